@@ -33,6 +33,8 @@ pub enum Error {
         status: u16,
         /// Error body of the daemon.
         body: Box<ErrorBody>,
+        /// When a retry may succeed, if the daemon says so.
+        retry_after: Option<Duration>,
     },
     /// The response is not from sandboxd.
     #[error("the response with status {status} is not from sandboxd")]
@@ -116,6 +118,14 @@ impl Error {
     pub fn body(&self) -> Option<&ErrorBody> {
         match self {
             Self::Refused { body, .. } => Some(body),
+            _ => None,
+        }
+    }
+
+    /// Returns how long to wait before a retry, if the daemon says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Method, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use sandbox_api::TOKEN_HEADER;
 use sandbox_api::error::ErrorBody;
 use serde::Serialize;
@@ -115,11 +115,17 @@ async fn respond(request: RequestBuilder) -> Result<Response<Body>, Error> {
     if status.is_success() {
         return Ok(response);
     }
+    let retry_after = retry_after(response.headers());
     let bytes = response.into_body().collect().await.map_err(broken)?;
     match serde_json::from_slice::<ErrorBody>(&bytes) {
-        Ok(body) => Err(Error::Refused { status: status.as_u16(), body: Box::new(body) }),
+        Ok(body) => Err(Error::Refused { status: status.as_u16(), body: Box::new(body), retry_after }),
         Err(_) => Err(Error::Foreign { status: status.as_u16() }),
     }
+}
+
+/// The time of a `Retry-After` header (RFC 9110 section 10.2.3). The daemon sends seconds.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 pub(crate) fn broken(error: BoxError) -> Error {

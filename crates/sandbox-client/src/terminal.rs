@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::deadlines::{ACT, LOOK};
-use crate::request::json;
+use crate::request::{json, retry_after};
 use crate::{Client, Connection, Error};
 
 type Socket = WebSocketStream<Box<dyn Connection>>;
@@ -132,10 +132,10 @@ fn broken(error: tungstenite::Error) -> Error {
 }
 
 fn refused(response: &tungstenite::http::Response<Option<Vec<u8>>>) -> Error {
-    let status = response.status().as_u16();
+    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
     let body = response.body().as_deref().unwrap_or_default();
     match serde_json::from_slice::<ErrorBody>(body) {
-        Ok(body) => Error::Refused { status, body: Box::new(body) },
+        Ok(body) => Error::Refused { status, body: Box::new(body), retry_after },
         Err(_) => Error::Foreign { status },
     }
 }

@@ -68,6 +68,12 @@ pub enum Error {
         /// Limit in bytes.
         max_bytes: usize,
     },
+    /// The search for skills failed.
+    #[error("the skills could not be read: the search ended with exit code {exit_code}")]
+    Skills {
+        /// Exit code of the search.
+        exit_code: i32,
+    },
     /// The file does not have the line.
     #[error("`offset` is {offset}, and `{path}` has only {lines} lines")]
     NoLine {
@@ -103,10 +109,7 @@ impl Error {
 /// The daemon's message, and when a retry may help.
 fn sentence(error: &sandbox_client::Error) -> String {
     let Some(body) = error.body() else { return error.to_string() };
-    let retry = match (body.code, body.details.get("retryAfterMs").and_then(serde_json::Value::as_u64)) {
-        (_, Some(ms)) => format!(" (retry after {} s)", ms.div_ceil(1000)),
-        (ErrorCode::CapacityExhausted | ErrorCode::RateLimited, None) => " (retry later)".to_owned(),
-        _ => String::new(),
-    };
+    let retry =
+        error.retry_after().map(|after| format!(" (retry after {} s)", after.as_secs())).unwrap_or_default();
     format!("{}{retry}", body.error)
 }

@@ -139,7 +139,7 @@ async fn a_file_over_fifty_mebibytes_is_too_large_to_read() {
     assert!(most.body.starts_with(head.as_bytes()) && most.body.ends_with(tail.as_bytes()));
     assert_eq!(most.body.len(), head.len() + (50 * MIB).div_ceil(3) * 4 + tail.len());
     let error = read(&daemon, &sandbox, "more").await.unwrap_err();
-    let Error::Refused { status, body } = error else { panic!("{error}") };
+    let Error::Refused { status, body, .. } = error else { panic!("{error}") };
     assert_eq!((status, body.code), (413, ErrorCode::TooLarge));
     assert_eq!(body.details["limit"], 50 * MIB);
     daemon.stop().await;

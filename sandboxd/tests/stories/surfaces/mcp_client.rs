@@ -164,6 +164,15 @@ impl Mcp {
         }
     }
 
+    /// The result of a call. `None` if the server cannot be reached or ends before its answer.
+    pub(super) async fn try_call(&self, tool: &str, arguments: Value) -> Option<Value> {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let response = self.request("tools/call", params).send().await.ok()?;
+        let body = response.text().await.ok()?;
+        let answer: Value = serde_json::from_str(&body).ok()?;
+        Some(answer["result"].clone())
+    }
+
     /// The structured result of a call that must succeed.
     pub(super) async fn result(&self, tool: &str, arguments: Value) -> Value {
         let called = self.call(tool, arguments).await;

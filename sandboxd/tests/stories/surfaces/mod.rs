@@ -1,5 +1,7 @@
 //! Other protocols than the HTTP API.
 
+mod large_output;
+mod many_conversations;
 mod mcp;
 mod mcp_client;
 mod mcp_commands;

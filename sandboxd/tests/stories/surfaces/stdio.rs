@@ -12,14 +12,14 @@ use super::mcp_client::{LEGACY, MODERN};
 use crate::support::harness::{DaemonProcess, Home, free_port};
 
 /// A host that has started the program.
-struct Host {
+pub(super) struct Host {
     child: Child,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Host {
-    fn start(home: &Home, port: u16, args: &[&str]) -> Self {
+    pub(super) fn start(home: &Home, port: u16, args: &[&str]) -> Self {
         let url = format!("http://127.0.0.1:{port}");
         let mut command = home.program(&["mcp", "--url", &url]);
         let mut child = command
@@ -34,12 +34,12 @@ impl Host {
         Self { child, stdin, lines }
     }
 
-    async fn send(&mut self, message: &Value) {
+    pub(super) async fn send(&mut self, message: &Value) {
         self.stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
     /// The answer to a request. Notifications before it are skipped.
-    async fn answer(&mut self, id: u64) -> Value {
+    pub(super) async fn answer(&mut self, id: u64) -> Value {
         loop {
             let line = timeout(Duration::from_secs(60), self.lines.next_line()).await.unwrap().unwrap();
             let message: Value = serde_json::from_str(&line.expect("the server has ended")).unwrap();
@@ -49,7 +49,7 @@ impl Host {
         }
     }
 
-    async fn initialize(&mut self) {
+    pub(super) async fn initialize(&mut self) {
         let params = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": { "name": "story", "version": "1" } });
         self.send(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })).await;
         assert_eq!(self.answer(0).await["result"]["protocolVersion"], LEGACY);

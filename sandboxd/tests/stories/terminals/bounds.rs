@@ -120,7 +120,7 @@ async fn the_number_of_running_terminals_is_limited() {
         stream::iter(0..TERMINALS).map(|_| open(&daemon, &sandbox, &request)).buffered(8).collect().await;
     let refused = daemon.client.open_terminal(&sandbox, &request).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted));
-    let Error::Refused { status, body } = refused else { panic!("{refused}") };
+    let Error::Refused { status, body, .. } = refused else { panic!("{refused}") };
     assert_eq!((status, &body.details["limit"]), (429, &"running terminals".into()));
     for terminal in [&opened[0], &opened[TERMINALS - 1]] {
         let mut viewer = Viewer::attach(&daemon.client, &sandbox, terminal).await;
