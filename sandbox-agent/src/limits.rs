@@ -39,8 +39,13 @@ pub(crate) const MAX_OUTPUT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// See [`MAX_OUTPUT_FILE_BYTES`].
 pub(crate) const MAX_OUTPUT_FILES_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How much space such a file reserves at once, in bytes.
-pub(crate) const OUTPUT_FILE_STEP_BYTES: u64 = 4 * 1024 * 1024;
+/// How much more space such a file reserves at once, in bytes: as much as it has, within these limits.
+pub(crate) const MIN_OUTPUT_FILE_STEP_BYTES: u64 = 64 * 1024;
+/// See [`MIN_OUTPUT_FILE_STEP_BYTES`].
+pub(crate) const MAX_OUTPUT_FILE_STEP_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Number of output files that are written at once. Each holds a thread meanwhile.
+pub(crate) const MAX_OUTPUT_WRITES: usize = 2;
 
 /// How much of the disk stays free for commands, in bytes: this, or one part in [`OUTPUT_FILE_FREE_SHARE`] of a smaller
 /// disk.
@@ -157,6 +162,9 @@ pub(crate) const MAX_LIST_ENTRIES: u32 = 10_000;
 
 /// Maximum size of an edited file before and after the edit, in bytes.
 pub(crate) const MAX_EDIT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Maximum number of replacements of all edits in one request.
+pub(crate) const MAX_REPLACEMENTS: usize = 250_000;
 
 /// Maximum size of the diff of an edit, in bytes. An edit that would need a longer one is rejected.
 pub(crate) const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;

@@ -216,7 +216,7 @@ impl Toolbox {
         let output_path = ended.as_ref().and_then(|ended| ended.output_path.clone());
         let output_complete = match &ended {
             Some(ended) if output_path.is_some() => ended.output_complete,
-            Some(_) => Some(is_whole && !reading.is_incomplete),
+            Some(ended) => Some(is_whole && !reading.is_incomplete && ended.reason != EndReason::Lost),
             None => None,
         };
         let location = output_path.as_deref();

@@ -121,7 +121,10 @@ impl Toolbox {
             new_text: edit.new_text,
             replace_all: edit.replace_all,
         });
-        let request = EditFile { path: input.path, edits: edits.collect(), all_on_original: Some(true) };
+        let edits: Vec<_> = edits.collect();
+        // With one edit, both orders mean the same, and older agents know only one.
+        let all_on_original = (edits.len() > 1).then_some(true);
+        let request = EditFile { path: input.path, edits, all_on_original };
         let edited = self.client.edit_file(sandbox, &request).await.map_err(Error::about(&request.path))?;
         let mut diff = Excerpt::new(Keep::Both, MAX_DIFF_CHARS);
         diff.push(edited.diff.as_bytes());

@@ -1,7 +1,7 @@
 //! Images: those that `read` returns, small enough for a model and its host.
 //!
-//! The bytes come from a sandbox and may be made to harm. Decoding happens in memory-safe code, on a blocking thread,
-//! for two images at a time, and within limits on size and memory.
+//! The bytes come from a sandbox and may be malicious. Decoding happens in memory-safe code, on a blocking thread, for one
+//! image at a time, and within limits on size and memory.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{Block, Error, Reply};
 
 /// Maximum size of a file that is decoded, in bytes.
-pub(crate) const MAX_IMAGE_FILE_BYTES: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_IMAGE_FILE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Maximum number of pixels in each direction of an image that is decoded, and of one that a model gets.
 const MAX_DECODED_SIDE: u32 = 20_000;
@@ -25,11 +25,14 @@ const MAX_SIDE: u32 = 2000;
 /// Maximum memory for decoding, in bytes.
 const MAX_DECODED_BYTES: u64 = 128 * 1024 * 1024;
 
+/// Maximum number of pixels of an image that is decoded. A decoder may need several times the memory of the result.
+const MAX_PIXELS: u64 = 25_000_000;
+
 /// Maximum size of an image in a result, in bytes. In base64 it takes a third more, and a result has at most 700 KiB.
 const MAX_RESULT_BYTES: usize = 480 * 1024;
 
 /// Number of images that are read and decoded at once.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 1;
 
 /// Quality of JPEG files, 1 to 100.
 const JPEG_QUALITY: u8 = 80;
@@ -103,6 +106,11 @@ impl Images {
 /// Returns the file itself if it is small enough, or else a smaller image. Only the first picture of an animation is
 /// kept then.
 fn prepare(file: Vec<u8>, format: ImageFormat) -> image::ImageResult<Shown> {
+    let (width, height) = ImageReader::with_format(Cursor::new(&file), format).into_dimensions()?;
+    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+        let problem = image::error::LimitErrorKind::DimensionError;
+        return Err(image::ImageError::Limits(image::error::LimitError::from_kind(problem)));
+    }
     let mut reader = ImageReader::with_format(Cursor::new(&file), format);
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_DECODED_SIDE);

@@ -31,8 +31,14 @@ const KEYS: [(&str, &str); 27] = [
     ("F12", "\x1b[24~"),
 ];
 
+/// Maximum length of a name in bytes. It also bounds the number of modifiers.
+const MAX_NAME_BYTES: usize = 24;
+
 /// Returns what a terminal sends for a key: a name such as `Enter`, `Ctrl-C` or `Alt-x`, or a single character.
 pub(crate) fn bytes_of(key: &str) -> Option<Vec<u8>> {
+    if key.len() > MAX_NAME_BYTES {
+        return None;
+    }
     if let Some((_, bytes)) = KEYS.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)) {
         return Some(bytes.as_bytes().to_vec());
     }
@@ -82,6 +88,7 @@ mod tests {
         ] {
             assert_eq!(bytes_of(key).as_deref(), Some(bytes.as_bytes()), "{key}");
         }
+        assert_eq!(bytes_of(&"m-".repeat(1_000_000)), None);
         for key in ["", "Return2", "Ctrl-", "Ctrl-Enter", "Hyper-x", "Alt-"] {
             assert_eq!(bytes_of(key), None, "{key}");
         }

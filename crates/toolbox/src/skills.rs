@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sandbox_api::SandboxId;
-use sandbox_api::command::{OutputOptions, RunCommand, StartCommand};
+use sandbox_api::command::{EndReason, OutputOptions, RunCommand, StartCommand};
 
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
@@ -22,7 +22,8 @@ for file in {,.agents/,.claude/}skills/*/SKILL.md /usr/share/skills/*/SKILL.md /
   (($1 > found)) || break
   found=$((found + 1))
   printf '%s\t%s\n' "$file" "$(head -c "$2" -- "$file" | base64 -w 0)"
-done"#;
+done
+exit 0"#;
 
 /// Prints the beginning of a file in base64.
 const READ: &str = r#"head -c "$2" -- "$1" | base64 -w 0"#;
@@ -64,7 +65,12 @@ impl Toolbox {
         };
         let printed = self.print(sandbox, READ, [&found.path, &MAX_SKILL_BYTES.to_string()]).await?;
         let content = decoded(printed.trim_end()).unwrap_or_default();
-        let text = format!("{}\n[files of this skill are in {}]", content.trim_end(), folder(&found.path));
+        let cut = match content.len() {
+            0..MAX_SKILL_BYTES => String::new(),
+            _ => format!("\n[only the first {MAX_SKILL_BYTES} bytes are shown]"),
+        };
+        let text =
+            format!("{}{cut}\n[files of this skill are in {}]", content.trim_end(), folder(&found.path));
         Ok(Reply::new(text, &output::Skills { skills: vec![skill(found)], content: Some(content) }))
     }
 
@@ -90,7 +96,11 @@ impl Toolbox {
         let output =
             OutputOptions { keep: Some("head".into()), max_chars: Some(1_000_000), max_tokens: None };
         let request = RunCommand { command, output: Some(output) };
-        Ok(self.client.run_to_end(sandbox, &request).await?.stdout)
+        let ran = self.client.run_to_end(sandbox, &request).await?;
+        if ran.reason != EndReason::Exited || ran.exit_code != 0 {
+            return Err(Error::Skills { exit_code: ran.exit_code });
+        }
+        Ok(ran.stdout)
     }
 }
 

@@ -20,11 +20,16 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// A screen that has not changed for this long has settled.
 const SETTLED: Duration = Duration::from_millis(250);
 
-/// Time between two looks at a screen.
-const LOOK: Duration = Duration::from_millis(50);
+/// Polling interval at first, and after [`FAST_POLLS`].
+const POLL: Duration = Duration::from_millis(50);
+const SLOW_POLL: Duration = Duration::from_millis(250);
+const FAST_POLLS: Duration = Duration::from_secs(2);
 
 /// Maximum number of characters of a screen in a result.
 const MAX_SCREEN_CHARS: usize = 20_000;
+
+/// Characters of an unknown key in an error.
+const SHOWN_KEY_CHARS: usize = 40;
 
 /// Maximum number of keys in one call.
 const MAX_KEYS: usize = 1000;
@@ -60,7 +65,8 @@ impl Toolbox {
             return Err(Error::Argument { field: "keys", problem: format!("must be at most {MAX_KEYS}") });
         }
         for key in &keys {
-            let problem = || format!("has the unknown key `{key}`: use names such as Enter, Up or Ctrl-C");
+            let shown: String = key.chars().take(SHOWN_KEY_CHARS).collect();
+            let problem = || format!("has the unknown key `{shown}`: use names such as Enter, Up or Ctrl-C");
             let sent =
                 keys::bytes_of(key).ok_or_else(|| Error::Argument { field: "keys", problem: problem() })?;
             bytes.extend(sent);
@@ -127,23 +133,45 @@ impl Toolbox {
         wait: Duration,
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
-        let until = Instant::now() + wait;
-        let mut seen = self.client.terminal(sandbox, terminal).await?;
-        let mut changed_at = Instant::now();
-        while seen.state == TerminalState::Running
-            && Instant::now() < until
-            && (seen.bytes <= before || changed_at.elapsed() < SETTLED)
-            && !call.cancel.is_cancelled()
-        {
-            sleep(LOOK).await;
-            let now = self.client.terminal(sandbox, terminal).await?;
-            if now.bytes != seen.bytes {
-                changed_at = Instant::now();
+        let begin = Instant::now();
+        let (mut seen, mut changed_at): (Option<Terminal>, _) = (None, begin);
+        loop {
+            // The call has had its effect, so a fault that passes must not fail it: the model would repeat the call.
+            match self.client.terminal(sandbox, terminal).await {
+                Ok(now) => {
+                    if seen.as_ref().is_none_or(|seen| seen.bytes != now.bytes) {
+                        changed_at = Instant::now();
+                    }
+                    seen = Some(now);
+                }
+                Err(error) if error.is_temporary() => {}
+                Err(error) => return Err(error.into()),
             }
-            seen = now;
+            let is_settled = seen.as_ref().is_some_and(|seen| {
+                let is_quiet = seen.bytes > before && changed_at.elapsed() >= SETTLED;
+                is_quiet || seen.state == TerminalState::Ended
+            });
+            if is_settled || begin.elapsed() >= wait || call.cancel.is_cancelled() {
+                return Ok(seen.map_or_else(|| unseen(terminal), reply_of));
+            }
+            sleep(if begin.elapsed() < FAST_POLLS { POLL } else { SLOW_POLL }).await;
         }
-        Ok(reply_of(seen))
     }
+}
+
+/// The reply if the screen could not be read in time.
+fn unseen(terminal: &TerminalId) -> Reply {
+    let text =
+        format!("[{terminal}: the screen could not be read. Do not repeat the call, but call terminal_read]");
+    let result = output::TerminalScreen {
+        terminal_id: terminal.clone(),
+        running: true,
+        screen: String::new(),
+        cursor_row: None,
+        cursor_col: None,
+        exit_code: None,
+    };
+    Reply::new(text, &result)
 }
 
 fn reply_of(terminal: Terminal) -> Reply {

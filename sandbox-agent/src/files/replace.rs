@@ -12,7 +12,7 @@ use agent_protocol::v1;
 use memchr::memmem;
 
 use super::path::invalid;
-use crate::limits::MAX_EDIT_BYTES;
+use crate::limits::{MAX_EDIT_BYTES, MAX_REPLACEMENTS};
 
 /// The occurrences of an edit's old text, in order, and what replaces each.
 struct Found<'a> {
@@ -33,9 +33,9 @@ pub(super) fn one_after_another<'a>(
     content: &'a [u8],
     edits: &[v1::TextEdit],
 ) -> Result<Cow<'a, [u8]>, Kind> {
-    let mut result = Cow::Borrowed(content);
+    let (mut result, mut left) = (Cow::Borrowed(content), MAX_REPLACEMENTS);
     for (at, edit) in edits.iter().enumerate() {
-        let found = find(&result, at, edit)?;
+        let found = find(&result, at, edit, &mut left)?;
         let replacements: Vec<_> = found.replacements(at).collect();
         result = Cow::Owned(replace(&result, &replacements)?);
     }
@@ -44,8 +44,9 @@ pub(super) fn one_after_another<'a>(
 
 /// Applies all edits to `content` itself, in any order. Fails if two of them change the same text.
 pub(super) fn all_on_original(content: &[u8], edits: &[v1::TextEdit]) -> Result<Vec<u8>, Kind> {
+    let mut left = MAX_REPLACEMENTS;
     let found: Result<Vec<Found<'_>>, Kind> =
-        edits.iter().enumerate().map(|(at, edit)| find(content, at, edit)).collect();
+        edits.iter().enumerate().map(|(at, edit)| find(content, at, edit, &mut left)).collect();
     let found = found?;
     let mut replacements: Vec<_> =
         found.iter().enumerate().flat_map(|(at, found)| found.replacements(at)).collect();
@@ -68,18 +69,18 @@ impl Found<'_> {
     }
 }
 
-/// Finds the occurrences of the edit's old text that it replaces.
-fn find<'a>(content: &[u8], at: usize, edit: &'a v1::TextEdit) -> Result<Found<'a>, Kind> {
+/// Finds the occurrences of the edit's old text that it replaces, at most `left`, and subtracts their number.
+fn find<'a>(content: &[u8], at: usize, edit: &'a v1::TextEdit, left: &mut usize) -> Result<Found<'a>, Kind> {
     if edit.old_text.is_empty() {
         return Err(invalid(&format!("edits[{at}].oldText"), "must not be empty"));
     }
     let (mut old, mut new) =
         (Cow::Borrowed(edit.old_text.as_bytes()), Cow::Borrowed(edit.new_text.as_bytes()));
-    let mut places: Vec<usize> = memmem::find_iter(content, &*old).collect();
+    let mut places = positions(content, &old, *left)?;
     if memmem::find(content, b"\r\n").is_some() {
         if places.is_empty() {
             old = with_crlf(edit.old_text.as_bytes());
-            places = memmem::find_iter(content, &*old).collect();
+            places = positions(content, &old, *left)?;
         }
         new = with_crlf(edit.new_text.as_bytes());
     }
@@ -93,8 +94,18 @@ fn find<'a>(content: &[u8], at: usize, edit: &'a v1::TextEdit) -> Result<Found<'
     if occurrences == 0 || (occurrences > 1 && !edit.replace_all) {
         return Err(Kind::TextCount(v1::TextCount { edit: at as u32, occurrences }));
     }
+    *left -= places.len();
     let length = old.len();
     Ok(Found { ranges: places.into_iter().map(|place| place..place + length).collect(), new })
+}
+
+/// Positions of a text, at most `max`.
+fn positions(content: &[u8], text: &[u8], max: usize) -> Result<Vec<usize>, Kind> {
+    let positions: Vec<usize> = memmem::find_iter(content, text).take(max + 1).collect();
+    if positions.len() > max {
+        return Err(too_many("replacements", MAX_REPLACEMENTS));
+    }
+    Ok(positions)
 }
 
 /// Replaces ranges that are in order and do not overlap.
@@ -119,7 +130,11 @@ pub(super) fn check_limit(what: &str, count: usize, max: usize) -> Result<(), Ki
     if count <= max {
         return Ok(());
     }
-    Err(Kind::TooMany(v1::TooMany { what: what.into(), limit: max as u64 }))
+    Err(too_many(what, max))
+}
+
+fn too_many(what: &str, limit: usize) -> Kind {
+    Kind::TooMany(v1::TooMany { what: what.into(), limit: limit as u64 })
 }
 
 /// Returns the text with CR LF at the end of each line.
@@ -176,6 +191,17 @@ mod tests {
             (fault.field.as_str(), fault.problem.as_str()),
             ("edits[1].oldText", "overlaps the text of `edits[0]`")
         );
+    }
+
+    #[test]
+    fn the_replacements_of_a_request_are_limited() {
+        let every = v1::TextEdit { old_text: "a".into(), new_text: "b".into(), replace_all: true };
+        let content = "a".repeat(MAX_REPLACEMENTS);
+        assert!(all_on_original(content.as_bytes(), std::slice::from_ref(&every)).is_ok());
+        for content in [content.clone() + "a", content] {
+            let edits = vec![every.clone(); 256];
+            assert!(matches!(all_on_original(content.as_bytes(), &edits), Err(Kind::TooMany(_))));
+        }
     }
 
     #[test]

@@ -10,28 +10,35 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
+use tokio::sync::Semaphore;
 
 use crate::limits::{
-    MAX_OUTPUT_DIR_ENTRIES, MAX_OUTPUT_FILE_BYTES, MAX_OUTPUT_FILES_BYTES, OUTPUT_FILE_FREE_BYTES,
-    OUTPUT_FILE_FREE_SHARE, OUTPUT_FILE_STEP_BYTES,
+    MAX_OUTPUT_DIR_ENTRIES, MAX_OUTPUT_FILE_BYTES, MAX_OUTPUT_FILE_STEP_BYTES, MAX_OUTPUT_FILES_BYTES,
+    MAX_OUTPUT_WRITES, MIN_OUTPUT_FILE_STEP_BYTES, OUTPUT_FILE_FREE_BYTES, OUTPUT_FILE_FREE_SHARE,
 };
 
 /// Name in the volume (`sandboxd/crates/model/src/layout.rs`).
 pub(crate) const NAME: &str = "outputs";
 
-/// Suffix of an output file's name. The command's id comes before it.
+/// Prefix and suffix of an output file's name: those of a command's id, and `.log`.
+const PREFIX: &str = "cmd_";
 const SUFFIX: &str = ".log";
+
+/// Unit of a file's allocated size (stat(2)).
+const BLOCK_BYTES: u64 = 512;
 
 /// The opened directory, and the files that are being written.
 #[derive(Debug)]
 pub(crate) struct OutputDirectory {
     dir: Dir,
-    /// The bytes that each of these files may reach without asking for more room.
+    /// Reserved size of each file that is being written, in bytes. Locked for moments only, also by asynchronous code.
     reserved: Mutex<HashMap<String, u64>>,
+    /// Held while room is made, so that two files do not get the same room. Blocks as long as the disk does.
+    making_room: Mutex<()>,
+    turns: Semaphore,
 }
 
 /// A file that is being written. Until it is dropped, it is not removed to make room for another.
@@ -56,7 +63,17 @@ impl OutputDirectory {
     pub(crate) fn open(workspace: &Path) -> io::Result<Self> {
         let path = workspace.parent().map(|volume| volume.join(NAME)).ok_or(io::ErrorKind::NotFound)?;
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
-        Ok(Self { dir, reserved: Mutex::default() })
+        Ok(Self {
+            dir,
+            reserved: Mutex::default(),
+            making_room: Mutex::default(),
+            turns: Semaphore::new(MAX_OUTPUT_WRITES),
+        })
+    }
+
+    /// Turns to write, because each holds a thread meanwhile.
+    pub(crate) fn turns(&self) -> &Semaphore {
+        &self.turns
     }
 
     /// Creates the file of a command. A file that has its name is replaced.
@@ -64,36 +81,46 @@ impl OutputDirectory {
         let name = format!("{command_id}{SUFFIX}");
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o644).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let file = match self.dir.open_with(&name, &options) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.dir.remove_file(&name)?;
-                self.dir.open_with(&name, &options)?
-            }
-            opened => opened?,
-        };
+        // Before the file exists, so that it is not removed to make room for another.
         self.lock().insert(name.clone(), 0);
-        Ok(OutputWriter { directory: Arc::clone(self), name, file, written: 0, reserved: 0 })
+        let opened = match self.dir.open_with(&name, &options) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.dir.remove_file(&name).and_then(|()| self.dir.open_with(&name, &options))
+            }
+            opened => opened,
+        };
+        match opened {
+            Ok(file) => Ok(OutputWriter { directory: Arc::clone(self), name, file, written: 0, reserved: 0 }),
+            Err(error) => {
+                self.lock().remove(&name);
+                Err(error)
+            }
+        }
     }
 
-    /// Lets the file `name` grow to `bytes`. Removes the oldest files if the directory would be too large.
-    fn reserve(&self, name: &str, bytes: u64) -> io::Result<()> {
-        // Held throughout, so that two files do not get the same room.
-        let mut reserved = self.lock();
+    /// Lets the file `name`, which has `written` bytes, grow to `bytes`. Removes the oldest files if the directory would
+    /// be too large.
+    fn reserve(&self, name: &str, written: u64, bytes: u64) -> io::Result<()> {
+        let _making_room = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
+        let reserved = self.lock().clone();
         let others: u64 = reserved.iter().filter(|(other, _)| *other != name).map(|(_, bytes)| bytes).sum();
         let mut removable = self.removable(&reserved)?;
         removable.sort_by_key(|file| file.modified);
-        let mut total = others + bytes + removable.iter().map(|file| file.bytes).sum::<u64>();
+        // What the others have written is counted as free space that they still need. That errs on the safe side.
+        let needed = others + bytes - written;
+        let removable_bytes = removable.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+        let mut total = (others + bytes).saturating_add(removable_bytes);
         for file in removable {
-            if total <= MAX_OUTPUT_FILES_BYTES && self.has_free_space()? {
+            if total <= MAX_OUTPUT_FILES_BYTES && self.has_free_space(needed)? {
                 break;
             }
             self.remove(&file.name)?;
-            total -= file.bytes;
+            total = total.saturating_sub(file.bytes);
         }
-        if total > MAX_OUTPUT_FILES_BYTES || !self.has_free_space()? {
+        if total > MAX_OUTPUT_FILES_BYTES || !self.has_free_space(needed)? {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        reserved.insert(name.to_owned(), bytes);
+        self.lock().insert(name.to_owned(), bytes);
         Ok(())
     }
 
@@ -106,11 +133,11 @@ impl OutputDirectory {
     }
 
     /// Output files never take the last free space of the disk, which commands need.
-    fn has_free_space(&self) -> io::Result<bool> {
+    fn has_free_space(&self, needed: u64) -> io::Result<bool> {
         let stat = rustix::fs::fstatvfs(&self.dir)?;
         let (free, total) = (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize);
         let keep = OUTPUT_FILE_FREE_BYTES.min(total / OUTPUT_FILE_FREE_SHARE);
-        Ok(free >= keep + OUTPUT_FILE_STEP_BYTES)
+        Ok(free >= keep + needed)
     }
 
     fn removable(&self, reserved: &HashMap<String, u64>) -> io::Result<Vec<Removable>> {
@@ -121,13 +148,14 @@ impl OutputDirectory {
             }
             let entry = entry?;
             let name = entry.file_name();
-            let is_output =
-                name.to_str().is_some_and(|name| name.ends_with(SUFFIX) && !reserved.contains_key(name));
+            let is_output = name.to_str().is_some_and(|name| {
+                name.starts_with(PREFIX) && name.ends_with(SUFFIX) && !reserved.contains_key(name)
+            });
             // A command may have removed it in the meantime.
             let Some(metadata) = is_output.then(|| entry.metadata().ok()).flatten() else { continue };
             if metadata.is_file() {
                 let modified = metadata.modified()?.into_std();
-                found.push(Removable { name: name.into(), modified, bytes: metadata.size() });
+                found.push(Removable { name: name.into(), modified, bytes: metadata.blocks() * BLOCK_BYTES });
             }
         }
         Ok(found)
@@ -140,24 +168,21 @@ impl OutputDirectory {
 }
 
 impl OutputWriter {
-    /// Appends bytes. An error is final. Bytes before it may have been written.
-    pub(crate) fn append(&mut self, pieces: &[Bytes]) -> io::Result<()> {
-        for piece in pieces {
-            let room = MAX_OUTPUT_FILE_BYTES - self.written;
-            let fitting = piece.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(piece);
-            self.write(fitting)?;
-            if fitting.len() < piece.len() {
-                return Err(io::ErrorKind::FileTooLarge.into());
-            }
-        }
-        Ok(())
+    /// Appends bytes. An error is final. Some of them may have been written.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = usize::try_from(MAX_OUTPUT_FILE_BYTES - self.written).unwrap_or(usize::MAX);
+        let fitting = bytes.get(..room).unwrap_or(bytes);
+        self.write(fitting)?;
+        if fitting.len() < bytes.len() { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.written + bytes.len() as u64;
         if end > self.reserved {
-            let wanted = (end + OUTPUT_FILE_STEP_BYTES).min(MAX_OUTPUT_FILE_BYTES);
-            self.directory.reserve(&self.name, wanted)?;
+            // Twice its size, so that many small files do not reserve the room of a few large ones.
+            let step = end.clamp(MIN_OUTPUT_FILE_STEP_BYTES, MAX_OUTPUT_FILE_STEP_BYTES);
+            let wanted = (end + step).min(MAX_OUTPUT_FILE_BYTES);
+            self.directory.reserve(&self.name, self.written, wanted)?;
             self.reserved = wanted;
         }
         self.file.write_all(bytes)?;
@@ -198,10 +223,10 @@ mod tests {
             self.volume.path().join(NAME).join(name)
         }
 
-        /// Creates a sparse file that was last changed `age` seconds ago.
+        /// Creates a file that was last changed `age` seconds ago.
         fn add(&self, name: &str, bytes: u64, age: u64) {
             let file = std::fs::File::create(self.path(name)).unwrap();
-            file.set_len(bytes).unwrap();
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
             file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
         }
     }
@@ -216,9 +241,7 @@ mod tests {
     fn a_file_ends_at_its_limit() {
         let fixture = fixture();
         let mut writer = fixture.directory.create("cmd_1").unwrap();
-        let piece = Bytes::from(vec![b'x'; 5 * 1024 * 1024]);
-        let pieces: Vec<Bytes> = std::iter::repeat_n(piece, 13).collect();
-        let error = writer.append(&pieces).unwrap_err();
+        let error = writer.append(&vec![b'x'; 65 * 1024 * 1024]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(writer.written(), MAX_OUTPUT_FILE_BYTES);
         assert_eq!(fixture.path("cmd_1.log").metadata().unwrap().len(), MAX_OUTPUT_FILE_BYTES);
@@ -228,15 +251,16 @@ mod tests {
     fn the_oldest_files_make_room_and_a_file_that_is_written_stays() {
         let fixture = fixture();
         let mut active = fixture.directory.create("cmd_active").unwrap();
-        active.append(&[Bytes::from_static(b"so far")]).unwrap();
-        fixture.add("cmd_old.log", 100 * 1024 * 1024, 200);
-        fixture.add("cmd_newer.log", 100 * 1024 * 1024, 100);
-        fixture.add("notes.txt", 100 * 1024 * 1024, 300);
+        active.append(b"so far").unwrap();
+        fixture.add("cmd_old.log", 105 * 1024 * 1024, 200);
+        fixture.add("cmd_newer.log", 105 * 1024 * 1024, 100);
+        for name in ["notes.txt", "build.log"] {
+            fixture.add(name, 100 * 1024 * 1024, 300);
+        }
         let mut writer = fixture.directory.create("cmd_new").unwrap();
-        let piece = Bytes::from(vec![b'x'; 48 * 1024 * 1024]);
-        writer.append(&[piece]).unwrap();
+        writer.append(&vec![b'x'; 48 * 1024 * 1024]).unwrap();
         assert!(!fixture.path("cmd_old.log").exists());
-        for name in ["cmd_newer.log", "notes.txt", "cmd_active.log"] {
+        for name in ["cmd_newer.log", "notes.txt", "build.log", "cmd_active.log"] {
             assert!(fixture.path(name).exists(), "{name}");
         }
     }
@@ -249,7 +273,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, fixture.path("cmd_1.log")).unwrap();
         std::os::unix::fs::symlink(&outside, fixture.path("cmd_2.log")).unwrap();
         let mut writer = fixture.directory.create("cmd_1").unwrap();
-        writer.append(&[Bytes::from_static(b"output")]).unwrap();
+        writer.append(b"output").unwrap();
         assert_eq!(std::fs::read(&outside).unwrap(), b"precious");
         assert_eq!(std::fs::read(fixture.path("cmd_1.log")).unwrap(), b"output");
         assert!(fixture.path("cmd_2.log").is_symlink());

@@ -15,6 +15,9 @@ use tokio::time::timeout;
 use super::directory::{OutputDirectory, OutputWriter};
 use crate::limits::{MAX_SHORT_OUTPUT_BYTES, MAX_UNWRITTEN_OUTPUT_BYTES, OUTPUT_FILE_STALL};
 
+/// Cost of a piece beside its bytes, so that single bytes are bounded too.
+const PIECE_COST_BYTES: usize = 64;
+
 /// The output file of a command.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
@@ -31,7 +34,9 @@ pub(crate) struct OutputFile {
 struct State {
     phase: Phase,
     unwritten: Vec<Bytes>,
-    unwritten_bytes: usize,
+    /// Size of these in memory.
+    unwritten_cost: usize,
+    pushed_bytes: u64,
     written_bytes: u64,
     /// Set between two writes, from the first one to the end of the output.
     writer: Option<OutputWriter>,
@@ -55,11 +60,11 @@ impl State {
     fn stop(&mut self) {
         self.phase = Phase::Stopped;
         self.unwritten = Vec::new();
-        self.unwritten_bytes = 0;
+        self.unwritten_cost = 0;
     }
 
     fn has_room(&self) -> bool {
-        self.phase != Phase::Writing || self.unwritten_bytes < MAX_UNWRITTEN_OUTPUT_BYTES
+        self.phase != Phase::Writing || self.unwritten_cost < MAX_UNWRITTEN_OUTPUT_BYTES
     }
 }
 
@@ -78,8 +83,9 @@ impl OutputFile {
             return;
         }
         state.unwritten.push(data.clone());
-        state.unwritten_bytes += data.len();
-        let is_short = state.phase == Phase::Short && state.unwritten_bytes as u64 <= self.threshold;
+        state.unwritten_cost += data.len() + PIECE_COST_BYTES;
+        state.pushed_bytes += data.len() as u64;
+        let is_short = state.phase == Phase::Short && state.pushed_bytes <= self.threshold;
         if !is_short && state.phase != Phase::Writing {
             state.phase = Phase::Writing;
             drop(state);
@@ -101,10 +107,12 @@ impl OutputFile {
                     self.changed.notify_waiters();
                     return;
                 }
-                state.unwritten_bytes = 0;
+                state.unwritten_cost = 0;
                 (std::mem::take(&mut state.unwritten), state.writer.take())
             };
             self.changed.notify_waiters();
+            // Never closed.
+            let _turn = self.directory.turns().acquire().await;
             let file = Arc::clone(&self);
             if spawn_blocking(move || file.append(&pieces, writer)).await.is_err() {
                 self.stop();
@@ -116,11 +124,13 @@ impl OutputFile {
         let Some(mut writer) = writer.or_else(|| self.directory.create(&self.command_id).ok()) else {
             return self.stop();
         };
-        let appended = writer.append(pieces);
+        let appended = writer.append(&joined(pieces));
         let mut state = self.lock();
         state.written_bytes = writer.written();
         match appended {
-            Ok(()) => state.writer = Some(writer),
+            Ok(()) if state.phase == Phase::Writing => state.writer = Some(writer),
+            // It was given up meanwhile.
+            Ok(()) => {}
             Err(_) => {
                 state.stop();
                 drop(state);
@@ -134,9 +144,10 @@ impl OutputFile {
         self.wait_until(State::has_room).await;
     }
 
-    /// Waits until everything is written. Returns nothing if the output has no file.
+    /// Waits until everything so far is written. Returns nothing if the output has no file.
     pub(crate) async fn result(&self) -> Option<v1::OutputFile> {
-        self.wait_until(|state| state.phase != Phase::Writing).await;
+        let pushed_bytes = self.lock().pushed_bytes;
+        self.wait_until(|state| state.phase != Phase::Writing || state.written_bytes >= pushed_bytes).await;
         let state = self.lock();
         let (bytes, complete) = (state.written_bytes, state.phase != Phase::Stopped);
         (bytes > 0).then_some(v1::OutputFile { bytes, complete })
@@ -176,5 +187,13 @@ impl OutputFile {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Joins pieces, so that one write takes many of them.
+fn joined(pieces: &[Bytes]) -> Bytes {
+    match pieces {
+        [only] => only.clone(),
+        pieces => pieces.concat().into(),
     }
 }

@@ -7,6 +7,7 @@ use axum::{Extension, Router};
 use bytes::Bytes;
 use surface_caller::Callers;
 use tokio_util::sync::CancellationToken;
+use toolbox::Memory;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -84,11 +85,13 @@ pub(super) fn document() -> Bytes {
 pub fn router(state: ApiState, instance: &Instance, shutdown: CancellationToken) -> Router {
     let api = with_layers(routes().into_router(), state.clone());
     let callers: Arc<dyn Callers> = Arc::new(surface::Routes::new(api));
+    // Shared, so that the limit on images is one for all surfaces.
+    let memory = Memory::default();
     with_layers(
         routes()
             .into_router()
-            .nest_service("/tools", openapi_tools::routes(Arc::clone(&callers)))
-            .route_service("/mcp", mcp::http(callers, instance.surface_key("mcp"), shutdown)),
+            .nest_service("/tools", openapi_tools::routes(Arc::clone(&callers), memory.clone()))
+            .route_service("/mcp", mcp::http(callers, memory, instance.surface_key("mcp"), shutdown)),
         state,
     )
 }

@@ -4,7 +4,7 @@ use axum::extract::State;
 use futures::StreamExt;
 use output_text::{Excerpt, Keep, Shown};
 use sandbox_api::CommandId;
-use sandbox_api::command::{CommandRan, OutputOptions, RunCommand, Script};
+use sandbox_api::command::{CommandRan, EndReason, OutputOptions, RunCommand, Script};
 
 use super::ApiState;
 use super::body::Json;
@@ -30,6 +30,7 @@ struct Reading {
     stdout: Excerpt,
     stderr: Excerpt,
     dropped_bytes: u64,
+    received_bytes: u64,
     ended: Ended,
 }
 
@@ -81,12 +82,19 @@ fn limit_of(options: OutputOptions) -> Result<Limit> {
 
 async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Reading {
     let excerpt = || Excerpt::new(limit.keep, limit.max_chars);
-    let mut reading = Reading { stdout: excerpt(), stderr: excerpt(), dropped_bytes: 0, ended: Ended::LOST };
+    let mut reading = Reading {
+        stdout: excerpt(),
+        stderr: excerpt(),
+        dropped_bytes: 0,
+        received_bytes: 0,
+        ended: Ended::LOST,
+    };
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {
             Event::Output(records) => {
                 for record in records {
+                    reading.received_bytes += record.data.len() as u64;
                     match record.stream {
                         Stream::Stdout => reading.stdout.push(&record.data),
                         Stream::Stderr => reading.stderr.push(&record.data),
@@ -110,7 +118,10 @@ fn to_wire(command_id: CommandId, reading: &Reading) -> CommandRan {
     let Reading { dropped_bytes, ended, .. } = reading;
     let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
     let is_cut = |shown: &Shown| !shown.omitted.is_nothing();
-    let is_whole = !is_cut(&stdout) && !is_cut(&stderr) && *dropped_bytes == 0;
+    // A command whose sandbox went away has an end without counts, or one that was recorded after output was lost.
+    let is_all_received =
+        ended.reason != EndReason::Lost && reading.received_bytes >= ended.stdout_bytes + ended.stderr_bytes;
+    let is_whole = is_all_received && !is_cut(&stdout) && !is_cut(&stderr) && *dropped_bytes == 0;
     let output_path = ended.output_file.map(|_| layout::output_path(&command_id));
     let location = output_path.as_deref();
     CommandRan {

@@ -18,8 +18,12 @@ const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 
 /// Creates the service. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is a
 /// secret of the installation. It signs the ids of sessions.
-pub fn http(callers: Arc<dyn Callers>, key: [u8; 32], shutdown: CancellationToken) -> Service {
-    let memory = Memory::default();
+pub fn http(
+    callers: Arc<dyn Callers>,
+    memory: Memory,
+    key: [u8; 32],
+    shutdown: CancellationToken,
+) -> Service {
     let ids = Ids::new(key);
     // The daemon's router has checked both headers by its own list of hosts.
     let mut config = StreamableHttpServerConfig::default()

@@ -17,16 +17,20 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use surface_caller::{Callers, Conversation};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolbox::{Call, Memory, Progress, Toolbox};
 
 /// Maximum length of a request's body in bytes.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Memory for all bodies together, in KiB.
+const BODIES_KIB: u32 = 64 * 1024;
 
 /// Time in which a request's body must arrive.
 const BODY: Duration = Duration::from_secs(60);
@@ -40,11 +44,13 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document::docume
 struct Server {
     callers: Arc<dyn Callers>,
     memory: Memory,
+    /// Memory for large bodies, in KiB.
+    bodies: Arc<Semaphore>,
 }
 
 /// Creates the routes. Requests that reach them must be authenticated, and their `Host` and `Origin` checked.
-pub fn routes(callers: Arc<dyn Callers>) -> Router {
-    let server = Server { callers, memory: Memory::default() };
+pub fn routes(callers: Arc<dyn Callers>, memory: Memory) -> Router {
+    let server = Server { callers, memory, bodies: Arc::new(Semaphore::new(BODIES_KIB as usize)) };
     Router::new()
         .route("/openapi.json", get(describe))
         .route("/{tool}", post(call))
@@ -67,8 +73,14 @@ async fn call(State(server): State<Server>, Path(tool): Path<String>, request: R
         Ok(conversation) => conversation,
         Err(error) => return reply::failure(StatusCode::BAD_REQUEST, &error.to_string()),
     };
-    let body = match timeout(BODY, to_bytes(body, MAX_BODY_BYTES)).await {
-        Ok(Ok(body)) => body,
+    let read = async {
+        let permits = permits_for(&head.headers);
+        // Never closed. Held until the arguments are decoded.
+        let permit = server.bodies.acquire_many(permits).await.ok();
+        to_bytes(body, MAX_BODY_BYTES).await.map(|body| (body, permit))
+    };
+    let (body, permit) = match timeout(BODY, read).await {
+        Ok(Ok(read)) => read,
         Ok(Err(_)) => {
             let problem = format!("the body is cut off, or longer than {MAX_BODY_BYTES} bytes");
             return reply::failure(StatusCode::PAYLOAD_TOO_LARGE, &problem);
@@ -82,6 +94,7 @@ async fn call(State(server): State<Server>, Path(tool): Path<String>, request: R
         Ok(arguments) => arguments,
         Err(problem) => return reply::failure(StatusCode::BAD_REQUEST, &problem),
     };
+    drop(permit);
     let toolbox = Toolbox::new(caller.client, conversation.namespace, server.memory);
     let call = Call {
         session: conversation.session.as_deref(),
@@ -92,6 +105,13 @@ async fn call(State(server): State<Server>, Path(tool): Path<String>, request: R
         Ok(reply) => reply::response(reply),
         Err(error) => reply::failure(StatusCode::NOT_FOUND, &error.to_string()),
     }
+}
+
+/// Memory to reserve for a body. One without a length may have any.
+fn permits_for(headers: &HeaderMap) -> u32 {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let kib = length.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES).div_ceil(1024);
+    u32::try_from(kib).unwrap_or(BODIES_KIB).min(BODIES_KIB)
 }
 
 /// Some hosts send no body for a tool without arguments.
