@@ -14,7 +14,7 @@ use super::fault::{Problem, shown};
 
 /// Maximum length of a runtime's name.
 const MAX_RUNTIME_CHARS: usize = 64;
-/// Maximum length of a revision: the maximum length of a file name, which refs are.
+/// Maximum length of a revision. A ref is a file whose name has at most 255 bytes, and git appends `.lock` to it.
 const MAX_REVISION_BYTES: usize = 250;
 
 /// Base URL of an HTTP API.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_cloned_over_http_if_allowed() {
+    fn a_repository_has_an_http_url_without_credentials() {
         assert!(git_url("https://github.com/a/b.git").is_ok());
         let others = [
             "ext::sh -c touch% /tmp/x",
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_configured_peers_are_proxies() {
+    fn addresses_and_ranges_are_parsed() {
         assert_eq!(addresses("10.1.2.3").unwrap().to_string(), "10.1.2.3/32");
         assert_eq!(addresses("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
         assert_eq!(addresses("::ffff:10.1.2.3").unwrap().to_string(), "10.1.2.3/32");

@@ -89,11 +89,11 @@ impl<'a> Reader<'a> {
     ) -> Option<T> {
         let Some(value) = self.value(section, key) else { return values.first().copied() };
         let text = self.as_text(section, key, value)?;
-        let location = words.iter().position(|word| *word == text);
-        if location.is_none() {
+        let index = words.iter().position(|word| *word == text);
+        if index.is_none() {
             self.fault_at(section, key, Problem::NotOneOf { allowed: words, found: shown(text) });
         }
-        values.get(location?).copied()
+        values.get(index?).copied()
     }
 
     /// Text of a certain form. An empty one counts as absent.

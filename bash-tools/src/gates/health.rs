@@ -133,7 +133,7 @@ async fn beginning(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
 fn clipped(message: &str) -> String {
     let message = message.trim();
     if message.is_empty() {
-        "sandboxd returned an error.".to_owned()
+        "(empty response)".to_owned()
     } else {
         message.chars().take(MAX_MESSAGE_CHARS).collect()
     }

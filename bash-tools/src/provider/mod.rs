@@ -117,7 +117,7 @@ pub trait Provider: Send + Sync + 'static {
     /// Returns the status of the sandbox. Wakes nothing.
     async fn status(&self, sandbox: &SandboxId) -> Result<Status>;
 
-    /// Returns recent network denials of the sandbox, newest first. Empty if the provider does not report them.
+    /// Returns recent network denials of the sandbox, newest first. `None` if the provider does not report them.
     async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
         let _ = sandbox;
         Ok(None)

@@ -1,4 +1,4 @@
-//! Published packages of npm and PyPI, for tests with the clients that users have.
+//! Installs published packages from npm and PyPI, for tests with real client libraries.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ pub struct NpmPackages {
 }
 
 impl NpmPackages {
-    /// Installs packages below `target`, a directory that is kept, and a Node of this version if it is given. `None`
-    /// without npm or the registry. Blocks.
+    /// Installs packages in `target`, which is not deleted, and Node in the given version. Returns `None` if npm or the
+    /// registry is not available. Blocks.
     pub fn install(target: &Path, packages: &[&str], node: Option<&str>) -> Option<Self> {
         let _lock = lock(target)?;
         let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=0"];

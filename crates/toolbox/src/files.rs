@@ -64,7 +64,7 @@ impl Toolbox {
                 return Err(Error::Argument { field: "offset", problem });
             }
         }
-        let total = lines.complete_lines();
+        let total = lines.lines_seen();
         if is_all && offset > total.max(1) {
             return Err(Error::NoLine { path: input.path, offset, lines: total });
         }
@@ -143,13 +143,13 @@ struct Lines {
     /// Number of the current line.
     line: u64,
     /// Whether the current line has begun.
-    is_begun: bool,
+    has_begun: bool,
     kept: Vec<u8>,
 }
 
 impl Lines {
     fn new(first: u64, limit: u64) -> Self {
-        Self { first, end: first.saturating_add(limit), line: 1, is_begun: false, kept: Vec::new() }
+        Self { first, end: first.saturating_add(limit), line: 1, has_begun: false, kept: Vec::new() }
     }
 
     /// Adds bytes. Returns true if no more are needed.
@@ -161,8 +161,8 @@ impl Lines {
             if self.line >= self.first {
                 self.kept.extend_from_slice(part);
             }
-            self.is_begun = !part.ends_with(b"\n");
-            self.line += u64::from(!self.is_begun);
+            self.has_begun = !part.ends_with(b"\n");
+            self.line += u64::from(!self.has_begun);
         }
         self.is_full()
     }
@@ -172,9 +172,9 @@ impl Lines {
         self.kept.len() > MAX_FILE_CHARS * 4
     }
 
-    /// Number of lines so far, with the current one if it has begun.
-    fn complete_lines(&self) -> u64 {
-        self.line - 1 + u64::from(self.is_begun)
+    /// Number of lines so far, including an unfinished last line.
+    fn lines_seen(&self) -> u64 {
+        self.line - 1 + u64::from(self.has_begun)
     }
 
     /// Returns the text that fits, the number of the next line, and the characters of the last line that did not fit.

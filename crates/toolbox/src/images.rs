@@ -1,4 +1,4 @@
-//! Images: those that `read` returns, small enough for a model and its host.
+//! Prepares the images that `read` returns: limits their size for the model and its host.
 //!
 //! The bytes come from a sandbox and may be malicious. Decoding happens in memory-safe code, on a blocking thread, for one
 //! image at a time, and within limits on size and memory.
@@ -18,8 +18,10 @@ use crate::{Block, Error, Reply};
 /// Maximum size of a file that is decoded, in bytes.
 pub(crate) const MAX_IMAGE_FILE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Maximum number of pixels in each direction of an image that is decoded, and of one that a model gets.
+/// Maximum width and height of an image that is decoded, in pixels.
 const MAX_DECODED_SIDE: u32 = 20_000;
+
+/// Maximum width and height of an image in a result, in pixels.
 const MAX_SIDE: u32 = 2000;
 
 /// Maximum memory for decoding, in bytes.
@@ -37,7 +39,7 @@ const AT_ONCE: usize = 1;
 /// Quality of JPEG files, 1 to 100.
 const JPEG_QUALITY: u8 = 80;
 
-/// How much smaller each next attempt is if an image has too many bytes.
+/// Factor by which the image is scaled for the next attempt if it has too many bytes.
 const SHRINK: f64 = 0.7;
 
 /// Permits for images in memory.
@@ -69,7 +71,7 @@ pub(crate) fn format_of(start: &[u8]) -> Option<ImageFormat> {
 impl Images {
     /// Waits until memory for an image is free.
     pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        // Never closed.
+        // The semaphore is never closed.
         Arc::clone(&self.0).acquire_owned().await.ok()
     }
 

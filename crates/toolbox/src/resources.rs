@@ -53,8 +53,8 @@ pub enum ResourceContent {
 }
 
 impl Toolbox {
-    /// Lists the files in the workspace of the host's conversation, without those in directories. Creates and wakes
-    /// nothing: without a running sandbox, the list is empty.
+    /// Lists the files at the top level of the conversation's workspace. Creates and wakes nothing: without a running
+    /// sandbox, the list is empty.
     pub async fn resources(&self, session: Option<&str>) -> Result<Vec<Resource>, Error> {
         let Some(key) = session.map(|session| self.key_of(session)).transpose()? else {
             return Ok(Vec::new());

@@ -13,8 +13,8 @@ use sandbox_api::command::{EndReason, OutputOptions, RunCommand, StartCommand};
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
 
-/// Prints a line for each skill: its path, and the beginning of the file in base64. The first arguments limit the
-/// number of skills and their bytes. The workspace comes first, so its skills replace those of the image.
+/// Prints a line for each skill: its path, and the beginning of the file in base64. `$1` is the
+/// maximum number of skills, and `$2` the maximum number of bytes of each. The workspace comes first, so its skills replace those of the image.
 const FIND: &str = r#"
 shopt -s nullglob
 for file in {,.agents/,.claude/}skills/*/SKILL.md /usr/share/skills/*/SKILL.md /usr/local/share/skills/*/SKILL.md; do
@@ -60,7 +60,9 @@ impl Toolbox {
             return Ok(Reply::new(text, &output::Skills { skills, content: None }));
         };
         let Some(found) = found.iter().find(|found| skill(found).name == name) else {
-            let problem = format!("is `{name}`, and there is no such skill: call `skills` without a name");
+            let problem = format!(
+                "must be the name of a skill, not `{name}`: call `skills` without `name` to list them"
+            );
             return Err(Error::Argument { field: "name", problem });
         };
         let printed = self.print(sandbox, READ, [&found.path, &MAX_SKILL_BYTES.to_string()]).await?;

@@ -1,7 +1,7 @@
 //! Terminals: `terminal_open`, `terminal_send`, `terminal_read`, `terminal_close` and `terminal_list`.
 //!
-//! A model cannot see a screen change. So a call waits until the screen has changed and then not for a moment, and
-//! returns it.
+//! A model cannot see a screen change. A call therefore waits until the screen has changed and then stayed the same for a
+//! moment. It returns the screen.
 
 use std::time::Duration;
 
@@ -62,7 +62,10 @@ impl Toolbox {
         let mut bytes = input.text.unwrap_or_default().into_bytes();
         let keys = input.keys.unwrap_or_default();
         if keys.len() > MAX_KEYS {
-            return Err(Error::Argument { field: "keys", problem: format!("must be at most {MAX_KEYS}") });
+            return Err(Error::Argument {
+                field: "keys",
+                problem: format!("must have at most {MAX_KEYS} entries"),
+            });
         }
         for key in &keys {
             let shown: String = key.chars().take(SHOWN_KEY_CHARS).collect();

@@ -1,7 +1,7 @@
 //! Replaces texts in the content of a file.
 //!
-//! A text must occur exactly once unless the edit says otherwise. If it occurs more often, the caller has not seen
-//! the current file. If the lines of a file end in CR LF, an edit may use LF alone, because models and people write
+//! A text must occur exactly once unless the edit says otherwise. If it occurs more often, it is
+//! unclear which occurrence the caller means. If it does not occur, the caller has not seen the current file. If the lines of a file end in CR LF, an edit may use LF alone, because models and people write
 //! that.
 
 use std::borrow::Cow;
@@ -76,27 +76,27 @@ fn find<'a>(content: &[u8], at: usize, edit: &'a v1::TextEdit, left: &mut usize)
     }
     let (mut old, mut new) =
         (Cow::Borrowed(edit.old_text.as_bytes()), Cow::Borrowed(edit.new_text.as_bytes()));
-    let mut places = positions(content, &old, *left)?;
+    let mut found = positions(content, &old, *left)?;
     if memmem::find(content, b"\r\n").is_some() {
-        if places.is_empty() {
+        if found.is_empty() {
             old = with_crlf(edit.old_text.as_bytes());
-            places = positions(content, &old, *left)?;
+            found = positions(content, &old, *left)?;
         }
         new = with_crlf(edit.new_text.as_bytes());
     }
-    let mut occurrences = places.len() as u64;
+    let mut occurrences = found.len() as u64;
     // If occurrences overlap, only the first is found. The intended one is then ambiguous.
-    if let [place] = places[..]
-        && memmem::find(&content[place + 1..], &old).is_some()
+    if let [position] = found[..]
+        && memmem::find(&content[position + 1..], &old).is_some()
     {
         occurrences = 2;
     }
     if occurrences == 0 || (occurrences > 1 && !edit.replace_all) {
         return Err(Kind::TextCount(v1::TextCount { edit: at as u32, occurrences }));
     }
-    *left -= places.len();
+    *left -= found.len();
     let length = old.len();
-    Ok(Found { ranges: places.into_iter().map(|place| place..place + length).collect(), new })
+    Ok(Found { ranges: found.into_iter().map(|position| position..position + length).collect(), new })
 }
 
 /// Positions of a text, at most `max`.

@@ -101,7 +101,7 @@ fn a_change_that_fails_after_any_step_leaves_the_original_state() {
     check_every_step(|fixture| unpack(fixture, &["dir/two", "new/sub/file", "one"]));
 }
 
-/// Runs `act` as a command would when the second file is at its destination,
+/// Runs `act`, as a command might, when the second file is at its destination, and then makes that step fail.
 fn fail_beside(act: impl Fn() + 'static) -> impl Drop {
     let mut placed = 0;
     seam::on(move |step| {

@@ -1,7 +1,7 @@
 //! The directory of output files.
 //!
-//! It is beside the workspace in a directory of root, so no command can replace it. It belongs to the sandbox's user, so
-//! commands may change anything in it at any time. Files are therefore created and removed by name in the opened
+//! It is beside the workspace, in a directory that root owns, so no command can replace it. It belongs to the sandbox's
+//! user, so commands may change anything in it at any time. Files are therefore created and removed by name in the opened
 //! directory, without following links, and only regular files with the name of an output file are removed.
 
 use std::collections::HashMap;

@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// Interval of readiness checks: the error of a measured start time.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Objects of the engine that are removed in parallel.
+/// Number of engine objects that are removed in parallel.
 const AT_ONCE: usize = 4;
 
 /// Directories and an instance, and the daemon that runs there, if any.

@@ -1,4 +1,4 @@
-//! Authentication with the admin token.
+//! Authentication with the admin token or a tool token.
 //!
 //! A request carries the token in `x-remcochat-admin-token`, as a bearer token in `Authorization`, or in both. Every
 //! token given must be right, and each header may occur only once. Otherwise a proxy that reads the first header and

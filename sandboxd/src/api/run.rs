@@ -25,7 +25,7 @@ struct Limit {
     max_chars: usize,
 }
 
-/// What was read of a command.
+/// Output and end of a command.
 struct Reading {
     stdout: Excerpt,
     stderr: Excerpt,
@@ -50,7 +50,7 @@ pub(super) async fn run(
 ) -> Result<Json<CommandRan>> {
     let id = params::sandbox(&id)?;
     let limit = limit_of(request.output.unwrap_or_default())?;
-    // As many bytes have at most as many characters, so a shorter output is not cut.
+    // A text never has more characters than bytes, so an output of at most this many bytes is not cut.
     let output_file_after = Some(limit.max_chars as u64);
     let spec = CommandSpec { output_file_after, ..spec_of(request.command, state.service.limits())? };
     let command = spec.id.clone();

@@ -1,6 +1,6 @@
-//! Who calls a surface, and for which conversation.
+//! Identifies the caller of a surface and its conversation.
 //!
-//! A surface is a server of another protocol than the daemon's own. It is a client of the daemon: each of its requests
+//! A surface is a server for a protocol other than the daemon's HTTP API. It is a client of the daemon: each of its requests
 //! carries the token of the caller that it serves.
 
 use http::HeaderMap;

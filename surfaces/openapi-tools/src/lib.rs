@@ -33,7 +33,7 @@ const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 const BODIES_KIB: u32 = 64 * 1024;
 
 /// Time in which a request's body must arrive.
-const BODY: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
@@ -79,14 +79,14 @@ async fn call(State(server): State<Server>, Path(tool): Path<String>, request: R
         let permit = server.bodies.acquire_many(permits).await.ok();
         to_bytes(body, MAX_BODY_BYTES).await.map(|body| (body, permit))
     };
-    let (body, permit) = match timeout(BODY, read).await {
+    let (body, permit) = match timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(read)) => read,
         Ok(Err(_)) => {
-            let problem = format!("the body is cut off, or longer than {MAX_BODY_BYTES} bytes");
+            let problem = format!("the body is incomplete, or larger than {MAX_BODY_BYTES} bytes");
             return reply::failure(StatusCode::PAYLOAD_TOO_LARGE, &problem);
         }
         Err(_) => {
-            let problem = format!("the body did not arrive within {BODY:?}");
+            let problem = format!("the body did not arrive within {BODY_TIMEOUT:?}");
             return reply::failure(StatusCode::REQUEST_TIMEOUT, &problem);
         }
     };
@@ -129,7 +129,7 @@ fn arguments_of(body: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// A response has no place for progress.
+/// Discards progress, because a plain HTTP response cannot report it.
 struct NoProgress;
 
 impl Progress for NoProgress {

@@ -23,7 +23,7 @@ struct Story {
     sandbox: SandboxId,
 }
 
-/// The values and the end of a command.
+/// Output and end of a command.
 #[derive(Debug, Default)]
 struct Collected {
     stdout: String,

@@ -88,7 +88,7 @@ async fn a_disk_missing_from_a_running_sandbox_is_noticed_at_the_next_wake() {
     image.take_away();
     proxy.close_connections("/events");
     assert_eq!(daemon.output(&sandbox, "echo more >> file; cat file").await, "kept\nmore\n");
-    // The same across a start of the daemon.
+    // A restart of the daemon changes nothing.
     let daemon = Daemon::start_in(daemon.stop().await).await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\nmore\n");
     assert_eq!(started_at(&sandbox).await, began, "it is the same container");

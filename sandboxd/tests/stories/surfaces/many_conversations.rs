@@ -87,7 +87,7 @@ impl Way {
     }
 }
 
-/// A refusal for want of room says when to try again. During a restart, other failures are possible too.
+/// A refusal because all sandboxes are in use says when to try again. During a restart, other failures are possible too.
 fn note_refusal(result: &Value, counts: &Counts) {
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
     if text.contains("sandboxes are in use") {

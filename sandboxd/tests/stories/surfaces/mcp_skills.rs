@@ -26,7 +26,7 @@ async fn skills_are_listed_and_read_and_change_no_description() {
     );
     let read = client.call("skills", json!({ "name": "charts" })).await;
     assert!(read.text.ends_with("Run draw.py.\n[files of this skill are in skills/charts]"), "{}", read.text);
-    assert!(client.failure("skills", json!({ "name": "nope" })).await.contains("no such skill"));
+    assert!(client.failure("skills", json!({ "name": "nope" })).await.contains("not `nope`"));
     assert_eq!(client.ask("tools/list", json!({})).await["result"]["tools"], tools["result"]["tools"]);
     daemon.stop().await;
 }
