@@ -1,6 +1,6 @@
 //! All commands of the sandbox, running and ended.
 //!
-//! Checks ids and limits of new commands. [`CommandRegistry`] decides how long they are kept. Until then, a command's id
+//! Checks ids and limits of new commands. [`CommandRegistry`] decides how long they are kept. Meanwhile, a command's id
 //! refers to it, so a caller that missed the response may repeat the request. Starting a command awaits nothing, except
 //! for a read-only command: its process must first report that it has become the command. Until then its id is
 //! reserved.
