@@ -34,7 +34,7 @@ pub(super) struct Health {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     at: Instant,
-    is_well: bool,
+    is_healthy: bool,
 }
 
 /// Why sandboxd is not healthy.
@@ -70,14 +70,14 @@ impl Health {
     /// Returns the result of the last check while it is valid.
     pub(super) fn known(&self) -> Option<bool> {
         let seen = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
-        (seen.at.elapsed() < VALIDITY).then_some(seen.is_well)
+        (seen.at.elapsed() < VALIDITY).then_some(seen.is_healthy)
     }
 
     /// Returns whether sandboxd is healthy, after a new check if necessary.
-    pub(super) async fn is_well(&self) -> bool {
+    pub(super) async fn is_healthy(&self) -> bool {
         let _turn = self.turn.lock().await;
-        if let Some(is_well) = self.known() {
-            return is_well;
+        if let Some(is_healthy) = self.known() {
+            return is_healthy;
         }
         let found = timeout(CHECK_TIMEOUT, self.check()).await.unwrap_or(Err(Failure::Slow));
         self.note(&found);
@@ -103,14 +103,14 @@ impl Health {
 
     /// Stores the result, and logs it if it changed.
     fn note(&self, found: &Result<(), Failure>) {
-        let now = Seen { at: Instant::now(), is_well: found.is_ok() };
+        let now = Seen { at: Instant::now(), is_healthy: found.is_ok() };
         let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         match found {
-            Err(failure) if before.is_none_or(|before| before.is_well) => {
+            Err(failure) if before.is_none_or(|before| before.is_healthy) => {
                 let cause = std::error::Error::source(failure).map(ToString::to_string);
                 tracing::warn!(url = %self.url, cause, "the bash tools are disabled, because sandboxd is not healthy: {failure}");
             }
-            Ok(()) if before.is_some_and(|before| !before.is_well) => {
+            Ok(()) if before.is_some_and(|before| !before.is_healthy) => {
                 tracing::info!(url = %self.url, "sandboxd is healthy again, and the bash tools are enabled");
             }
             Ok(()) | Err(_) => {}

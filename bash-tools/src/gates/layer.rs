@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tower::{Layer, Service};
 
 use super::head::Head;
-use super::{Decision, Gates, Soon};
+use super::{Decision, Gates, Immediate};
 
 /// `1` if the request had tools, `0` if not.
 pub const ENABLED_HEADER: HeaderName = HeaderName::from_static("x-remcochat-bash-tools-enabled");
@@ -73,7 +73,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
-        if let Soon::Decided(decision) = self.gates.soon(Head::of(&request)) {
+        if let Immediate::Decided(decision) = self.gates.decide_immediately(Head::of(&request)) {
             request.extensions_mut().insert(decision);
             return Either::Left(self.inner.call(request).map_ok(stamp(decision, self.gates.has_ports())));
         }
@@ -82,7 +82,7 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let gates = self.gates.clone();
         let answer = async move {
-            let decision = gates.last().await;
+            let decision = gates.decide_by_health().await;
             request.extensions_mut().insert(decision);
             inner.call(request).await.map(stamp(decision, gates.has_ports()))
         };

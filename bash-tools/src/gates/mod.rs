@@ -118,10 +118,10 @@ struct State {
 
 /// Decision that needs no waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Soon {
+enum Immediate {
     Decided(Decision),
     /// All gates but the health check are open.
-    IfHealthy,
+    NeedsHealthCheck,
 }
 
 impl Gates {
@@ -156,9 +156,9 @@ impl Gates {
     /// is less than 5 s old.
     pub async fn decide(&self, parts: &Parts) -> Decision {
         let head = Head { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
-        match self.soon(head) {
-            Soon::Decided(decision) => decision,
-            Soon::IfHealthy => self.last().await,
+        match self.decide_immediately(head) {
+            Immediate::Decided(decision) => decision,
+            Immediate::NeedsHealthCheck => self.decide_by_health().await,
         }
     }
 
@@ -175,9 +175,9 @@ impl Gates {
     /// How long to wait after too many wrong tokens. The right token and a missing one are never counted.
     pub fn count_wrong_token(&self, parts: &Parts) -> Result<(), Duration> {
         let head = Head { extensions: &parts.extensions, uri: &parts.uri, headers: &parts.headers };
-        let is_asked_for = matches!(self.0.access, Access::Lan);
+        let needs_token = matches!(self.0.access, Access::Lan);
         match token::check(head.headers, self.0.token.as_ref()) {
-            Verdict::Wrong if is_asked_for => self.0.failures.failed(head.peer_or_unknown()),
+            Verdict::Wrong if needs_token => self.0.failures.failed(head.peer_or_unknown()),
             _ => Ok(()),
         }
     }
@@ -186,18 +186,18 @@ impl Gates {
         self.0.has_ports
     }
 
-    fn soon(&self, head: Head<'_>) -> Soon {
+    fn decide_immediately(&self, head: Head<'_>) -> Immediate {
         if let Some(reason) = self.0.closed {
-            return Soon::Decided(Decision::Disabled(reason));
+            return Immediate::Decided(Decision::Disabled(reason));
         }
         if let Err(reason) = self.admit(head) {
             tracing::debug!("a request has no bash tools: {reason}");
-            return Soon::Decided(Decision::Disabled(reason));
+            return Immediate::Decided(Decision::Disabled(reason));
         }
         match self.0.health.as_ref().map(Health::known) {
-            None | Some(Some(true)) => Soon::Decided(Decision::Enabled),
-            Some(Some(false)) => Soon::Decided(Decision::Disabled(Reason::Unhealthy)),
-            Some(None) => Soon::IfHealthy,
+            None | Some(Some(true)) => Immediate::Decided(Decision::Enabled),
+            Some(Some(false)) => Immediate::Decided(Decision::Disabled(Reason::Unhealthy)),
+            Some(None) => Immediate::NeedsHealthCheck,
         }
     }
 
@@ -214,9 +214,9 @@ impl Gates {
         }
     }
 
-    async fn last(&self) -> Decision {
+    async fn decide_by_health(&self) -> Decision {
         match &self.0.health {
-            Some(health) if !health.is_well().await => Decision::Disabled(Reason::Unhealthy),
+            Some(health) if !health.is_healthy().await => Decision::Disabled(Reason::Unhealthy),
             Some(_) | None => Decision::Enabled,
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use sandboxd::engine::{DiskFault, DiskPool, Error};
 use sandboxd::model::{Disk, UidSlot};
 
-use crate::ground::{Ground, UID, has_device, until};
+use crate::fixture::{Fixture, UID, has_device, until};
 
 fn slot() -> UidSlot {
     UidSlot::of_uid(UID).unwrap()
@@ -20,32 +20,32 @@ fn fault<T>(result: Result<T, Error>) -> Option<DiskFault> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_outlive_the_container_and_the_helper() {
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let disk = disks.make(64).await.unwrap();
-    let first = ground.sandbox(&disks, &disk, 64).await;
+    let first = fixture.sandbox(&disks, &disk, 64).await;
     let about = "stat -c '%U %a' ~ ~/../.local ~/../.local/tmp | tr '\\n' ' '; ls -A ~ | wc -l";
-    assert_eq!(ground.output(&first, about).await, "sandbox 755 sandbox 755 sandbox 700 0");
-    let mount = ground.output(&first, "grep ' /vercel/sandbox ' /proc/mounts").await;
+    assert_eq!(fixture.output(&first, about).await, "sandbox 755 sandbox 755 sandbox 700 0");
+    let mount = fixture.output(&first, "grep ' /vercel/sandbox ' /proc/mounts").await;
     assert!(mount.contains(" ext4 rw,nosuid,nodev,noatime"), "{mount}");
-    ground.output(&first, "echo kept > file && mkdir d && echo deep > d/file && chmod 700 d").await;
+    fixture.output(&first, "echo kept > file && mkdir d && echo deep > d/file && chmod 700 d").await;
 
-    ground.engine.remove(&first).await.unwrap();
+    fixture.engine.remove(&first).await.unwrap();
     disks.close().await;
-    let disks = ground.disks().await;
-    let second = ground.sandbox(&disks, &disk, 64).await;
-    assert_eq!(ground.output(&second, "cat file d/file; stat -c %a d").await, "kept\ndeep\n700");
+    let disks = fixture.disks().await;
+    let second = fixture.sandbox(&disks, &disk, 64).await;
+    assert_eq!(fixture.output(&second, "cat file d/file; stat -c %a d").await, "kept\ndeep\n700");
 
     // A container that is restarted without its disk has none. With its disk, the files are the same.
     let attached = disks.attach(&disk, slot()).await.unwrap();
-    ground.engine.restart(&second).await.unwrap();
+    fixture.engine.restart(&second).await.unwrap();
     attached.release().await.unwrap();
     // The runtime accepts no exec for a moment after a restart.
-    until("the container accepts commands", || async { ground.run(&second, "true").await.0 == 0 }).await;
-    assert_eq!(ground.output(&second, "cat file").await, "kept");
-    assert!(ground.engine.restart(&second).await.is_err());
+    until("the container accepts commands", || async { fixture.run(&second, "true").await.0 == 0 }).await;
+    assert_eq!(fixture.output(&second, "cat file").await, "kept");
+    assert!(fixture.engine.restart(&second).await.is_err());
 
-    ground.engine.remove(&second).await.unwrap();
+    fixture.engine.remove(&second).await.unwrap();
     disks.remove(disk.name()).await.unwrap();
     assert!(!has_device(disk.name()));
     disks.close().await;
@@ -53,8 +53,8 @@ async fn files_outlive_the_container_and_the_helper() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_is_never_confused_with_another() {
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let (one, two) = (disks.make(64).await.unwrap(), disks.make(64).await.unwrap());
 
     let confused = Disk::new(one.name(), two.uuid()).unwrap();
@@ -63,7 +63,7 @@ async fn a_disk_is_never_confused_with_another() {
     assert_eq!(fault(disks.attach(&unknown, slot()).await), Some(DiskFault::Absent));
 
     // An image without a file system is not one of ours.
-    let images = ground.images().await;
+    let images = fixture.images().await;
     let image = |disk: &Disk| {
         let path = images.join(format!("{}.img", disk.name()));
         std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap()
@@ -101,31 +101,31 @@ async fn a_disk_is_never_confused_with_another() {
 async fn a_disk_with_errors_is_repaired_before_use() {
     const STATE_AT: u64 = 1024 + 0x3a;
     const ERRORS: u8 = 2;
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let disk = disks.make(64).await.unwrap();
-    let image = std::fs::File::open(ground.images().await.join(format!("{}.img", disk.name()))).unwrap();
+    let image = std::fs::File::open(fixture.images().await.join(format!("{}.img", disk.name()))).unwrap();
     let state = || {
         let mut state = [0];
         image.read_exact_at(&mut state, STATE_AT).unwrap();
         state[0]
     };
     let mark = format!("debugfs -w -R 'set_super_value state {ERRORS}' /disks/{}.img", disk.name());
-    ground.run_in(&ground.helper(), "0:0", &mark).await;
+    fixture.run_in(&fixture.helper(), "0:0", &mark).await;
     assert_eq!(state() & ERRORS, ERRORS);
-    let sandbox = ground.sandbox(&disks, &disk, 64).await;
+    let sandbox = fixture.sandbox(&disks, &disk, 64).await;
     assert_eq!(state() & ERRORS, 0);
-    ground.output(&sandbox, "echo mended > file").await;
-    ground.engine.remove(&sandbox).await.unwrap();
+    fixture.output(&sandbox, "echo mended > file").await;
+    fixture.engine.remove(&sandbox).await.unwrap();
     disks.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_helper_leaves_nothing_and_is_restarted() {
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let disk = disks.make(64).await.unwrap();
-    let sandbox = ground.sandbox(&disks, &disk, 64).await;
+    let sandbox = fixture.sandbox(&disks, &disk, 64).await;
     let other = disks.make(64).await.unwrap();
     let attached = disks.attach(&other, slot()).await.unwrap();
     assert!(has_device(other.name()));
@@ -134,17 +134,17 @@ async fn a_killed_helper_leaves_nothing_and_is_restarted() {
         async move { disks.make(2048).await }
     });
 
-    ground.docker.kill_container(&ground.helper(), None).await.unwrap();
+    fixture.docker.kill_container(&fixture.helper(), None).await.unwrap();
     until("its devices are released", || async { !has_device(other.name()) }).await;
     assert_eq!(fault(attached.release().await), Some(DiskFault::HelperUnavailable));
     // The image was created completely before the kill, or not at all.
     let _ = making.await.unwrap();
 
     // The sandbox is not affected, and the next request finds a new helper.
-    ground.output(&sandbox, "echo on > file").await;
+    fixture.output(&sandbox, "echo on > file").await;
     let again = disks.attach(&other, slot()).await.unwrap();
     again.release().await.unwrap();
-    let images = ground.images().await;
+    let images = fixture.images().await;
     let names: Vec<_> = std::fs::read_dir(&images).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.iter().all(|name| name.to_string_lossy().ends_with(".img")), "{names:?}");
     let mounted = disks.list().await.unwrap();
@@ -153,20 +153,20 @@ async fn a_killed_helper_leaves_nothing_and_is_restarted() {
 
     // The helper ends with the engine that it serves.
     drop(disks);
-    until("the helper has ended", || async { !ground.helper_exists().await }).await;
-    ground.output(&sandbox, "cat file").await;
-    ground.engine.remove(&sandbox).await.unwrap();
+    until("the helper has ended", || async { !fixture.helper_exists().await }).await;
+    fixture.output(&sandbox, "cat file").await;
+    fixture.engine.remove(&sandbox).await.unwrap();
     until("the device is released", || async { !has_device(disk.name()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_helper_has_few_privileges() {
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let inside = |script: &'static str| {
-        let helper = ground.helper();
-        let ground = &ground;
-        async move { ground.run_in(&helper, "0:0", script).await }
+        let helper = fixture.helper();
+        let fixture = &fixture;
+        async move { fixture.run_in(&helper, "0:0", script).await }
     };
     // CAP_MKNOD is number 27.
     let (_, said) =
@@ -187,8 +187,8 @@ async fn the_helper_has_few_privileges() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_disks_leave_nothing() {
     const DISKS: usize = 50;
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let all = (0..DISKS).map(|_| {
         let disks = disks.clone();
         async move {
@@ -205,7 +205,7 @@ async fn concurrent_disks_leave_nothing() {
     let gone = futures::future::join_all(all).await;
     assert!(gone.iter().all(|disk| !has_device(disk.name())));
     assert_eq!(disks.list().await.unwrap(), []);
-    assert_eq!(std::fs::read_dir(ground.images().await).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(fixture.images().await).unwrap().count(), 0);
     let space = disks.space().await.unwrap();
     assert!(0 < space.free_bytes && space.free_bytes < space.total_bytes);
     disks.close().await;
@@ -213,8 +213,8 @@ async fn concurrent_disks_leave_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_keeps_disks_ready() {
-    let ground = Ground::new().await;
-    let disks = ground.disks().await;
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
     let pool = DiskPool::new(disks.clone(), 64);
     until("two disks are ready", || async { pool.names().len() == 2 }).await;
     let names = pool.names();

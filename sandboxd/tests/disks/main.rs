@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
-mod ground;
+mod fixture;
 mod life;
 mod quota;
 mod speed;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sandboxd::model::UidSlot;
 
-use crate::ground::{Ground, UID};
+use crate::fixture::{Fixture, UID};
 
 const ROUNDS: usize = 9;
 
@@ -18,9 +18,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_costs_little() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let before = Instant::now();
-    let disks = ground.disks().await;
+    let disks = fixture.disks().await;
     println!("open_disks with its proof: {:?}", before.elapsed());
     let slot = UidSlot::of_uid(UID).unwrap();
     let (mut make, mut first, mut attach, mut plain, mut with) = (vec![], vec![], vec![], vec![], vec![]);
@@ -34,10 +34,10 @@ async fn a_disk_costs_little() {
         disks.attach(&disk, slot).await.unwrap().release().await.unwrap();
         first.push(before.elapsed());
 
-        let plan = ground.plan(Some((&disks, &disk)), 2048);
+        let plan = fixture.plan(Some((&disks, &disk)), 2048);
         let before = Instant::now();
         let attached = disks.attach(&disk, slot).await.unwrap();
-        ground.engine.create_and_start(&plan).await.unwrap();
+        fixture.engine.create_and_start(&plan).await.unwrap();
         attached.release().await.unwrap();
         with.push(before.elapsed());
 
@@ -46,16 +46,16 @@ async fn a_disk_costs_little() {
         attach.push(before.elapsed());
 
         let before = Instant::now();
-        ground.engine.remove(&plan.labels.id).await.unwrap();
+        fixture.engine.remove(&plan.labels.id).await.unwrap();
         disks.remove(disk.name()).await.unwrap();
         unwith.push(before.elapsed());
 
-        let plan = ground.plan(None, 2048);
+        let plan = fixture.plan(None, 2048);
         let before = Instant::now();
-        ground.engine.create_and_start(&plan).await.unwrap();
+        fixture.engine.create_and_start(&plan).await.unwrap();
         plain.push(before.elapsed());
         let before = Instant::now();
-        ground.engine.remove(&plan.labels.id).await.unwrap();
+        fixture.engine.remove(&plan.labels.id).await.unwrap();
         unplain.push(before.elapsed());
     }
     let [make, first, attach, plain, with, unplain, unwith] =

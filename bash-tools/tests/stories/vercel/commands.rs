@@ -6,7 +6,7 @@ use bash_tools::provider::{Command, End, EndReason, Environment, Error, Event, P
 use futures::StreamExt;
 use test_daemon::until;
 
-use super::{Story, WELL, collect};
+use super::{SUCCESS, Story, collect};
 use crate::vercel_fake::Fault;
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn a_command_ends_with_all_its_processes() {
     story.nothing_runs("1116").await;
 
     let server = story.run("sleep 1117 >/dev/null 2>&1 & echo started").await;
-    assert_eq!(server.end, WELL);
+    assert_eq!(server.end, SUCCESS);
     assert!(
         !story.output("pgrep -fx 'sleep 1117'").await.is_empty(),
         "a server outlives the command that started it"
@@ -102,6 +102,6 @@ async fn a_command_has_its_own_variables_and_leaves_none() {
     let mut command = Command::new("echo \"$OWN\"; bash -c 'echo \"$OWN\"'", Duration::from_secs(20));
     command.environment = Environment::default().with("OWN", "a 'b' é");
     let received = collect(story.vercel.run(&story.sandbox, command).await.unwrap()).await;
-    assert_eq!((received.end, received.stdout.as_str()), (WELL, "a 'b' é\na 'b' é\n"));
+    assert_eq!((received.end, received.stdout.as_str()), (SUCCESS, "a 'b' é\na 'b' é\n"));
     assert_eq!(story.output("echo \"${OWN-none}\"").await, "none\n");
 }

@@ -80,4 +80,4 @@ async fn collect(mut running: Running) -> Collected {
     received
 }
 
-const WELL: Option<End> = Some(End { exit_code: 0, reason: EndReason::Exited });
+const SUCCESS: Option<End> = Some(End { exit_code: 0, reason: EndReason::Exited });

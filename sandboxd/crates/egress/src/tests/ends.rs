@@ -15,19 +15,19 @@ use crate::{Broken, Meter, Tally};
 use sandboxd_metrics::Metrics;
 
 /// A sandbox's end that records whether it is dropped before its client has closed it. A tunnel is then cut off.
-struct Near {
+struct SandboxEnd {
     stream: DuplexStream,
     has_ended: bool,
     is_cut: Arc<AtomicBool>,
 }
 
-impl Drop for Near {
+impl Drop for SandboxEnd {
     fn drop(&mut self) {
         self.is_cut.store(!self.has_ended, Ordering::SeqCst);
     }
 }
 
-impl AsyncRead for Near {
+impl AsyncRead for SandboxEnd {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -40,7 +40,7 @@ impl AsyncRead for Near {
     }
 }
 
-impl AsyncWrite for Near {
+impl AsyncWrite for SandboxEnd {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -136,7 +136,7 @@ async fn a_response_arrives_whole_if_the_server_then_closes() {
             let shown = &answer[..answer.len().min(90)];
             let (mut client, stream) = duplex(1 << 16);
             let is_cut = Arc::new(AtomicBool::new(false));
-            let near = Near { stream, has_ended: false, is_cut: Arc::clone(&is_cut) };
+            let near = SandboxEnd { stream, has_ended: false, is_cut: Arc::clone(&is_cut) };
             let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), None)), SOON);
             let (mut server, carrying) = carried_from(near, web("a.example"), meter).await;
             let ask = format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{own}\r\n");

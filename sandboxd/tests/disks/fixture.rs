@@ -26,14 +26,14 @@ pub(crate) const UID: u32 = 20_042;
 pub(crate) const IMAGE: &str = "remcochat-sandbox:node24";
 
 /// An engine with its own instance.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) engine: Engine,
     pub(crate) docker: Docker,
     pub(crate) instance: Arc<Instance>,
     pub(crate) agent_volume: String,
 }
 
-impl Ground {
+impl Fixture {
     pub(crate) async fn new() -> Self {
         let mut key = [0; 32];
         key[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -134,7 +134,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     /// Removes all leftovers, also after a failed test.
     fn drop(&mut self) {
         let id = self.instance.id().to_owned();
