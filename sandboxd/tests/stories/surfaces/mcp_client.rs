@@ -15,6 +15,9 @@ pub(super) const MODERN: &str = "2026-07-28";
 /// Last revision with a handshake.
 pub(super) const LEGACY: &str = "2025-11-25";
 
+/// How long an answer may take. A gigabyte of output takes a minute in a debug build, on two idle processors.
+const ANSWER: Duration = Duration::from_secs(170);
+
 /// Id of the next request.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -198,7 +201,7 @@ impl Mcp {
 /// The answer of a response, and the notifications before it.
 pub(super) async fn messages(response: Response) -> (Value, Vec<Value>) {
     let kind = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
-    let body = tokio::time::timeout(Duration::from_secs(90), response.text()).await.unwrap().unwrap();
+    let body = tokio::time::timeout(ANSWER, response.text()).await.unwrap().unwrap();
     let mut messages: Vec<Value> = if kind.starts_with("text/event-stream") {
         let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
         data.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).unwrap()).collect()
