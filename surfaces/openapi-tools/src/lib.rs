@@ -141,3 +141,52 @@ impl Progress for NoProgress {
         futures::future::ready(()).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use futures::StreamExt;
+    use sandbox_client::Client;
+    use surface_caller::Caller;
+    use tokio::time::Instant;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    struct Ann;
+
+    impl Callers for Ann {
+        fn caller(&self, _: &http::request::Parts) -> Caller {
+            // No call of these tests reaches the daemon.
+            let client = Client::new("http://127.0.0.1:1", "token").unwrap();
+            Caller { client, token_name: "ann".into() }
+        }
+    }
+
+    /// A request with a body that never arrives.
+    fn stalled() -> Request {
+        let pieces = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+        Request::post("/no_such_tool").body(Body::from_stream(pieces.boxed())).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_do_not_arrive_hold_a_bounded_amount_of_memory_for_a_bounded_time() {
+        let router = routes(Arc::new(Ann), Memory::default());
+        let began = Instant::now();
+        let full = BODIES_KIB as usize / (MAX_BODY_BYTES / 1024);
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..full {
+            waiting.spawn(router.clone().oneshot(stalled()));
+        }
+        // The clock is paused: this returns when every task waits for its body.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let small = Request::post("/no_such_tool").header(CONTENT_LENGTH, 2).body(Body::from("{}")).unwrap();
+        let Ok(answer) = router.clone().oneshot(small).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        assert_eq!(began.elapsed().as_secs(), BODY_TIMEOUT.as_secs(), "it did not wait for the others");
+        while let Some(answer) = waiting.join_next().await {
+            let Ok(answer) = answer.unwrap();
+            assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+        }
+    }
+}
