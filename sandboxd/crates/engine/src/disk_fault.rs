@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Why an operation on a disk failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DiskFault {
-    /// The disk does not exist, or was not attached by this helper, which has then been replaced.
+    /// The disk does not exist, or it was attached by an earlier helper, which this one has replaced.
     #[error("it does not exist")]
     Absent,
     /// The file system has another UUID than expected, or the disk's link was changed.
@@ -20,7 +20,7 @@ pub enum DiskFault {
     /// The kernel has no free loop device.
     #[error("no free loop device: {0}")]
     NoDevice(String),
-    /// The helper failed. Its own message.
+    /// The helper failed, with this message.
     #[error("the helper failed: {0}")]
     Failed(String),
     /// The helper ended, or sent an invalid response.
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(DiskFault::parse("busy in use"), DiskFault::Busy);
         assert_eq!(DiskFault::parse("mismatch it is x"), DiskFault::Mismatch("it is x".into()));
         assert_eq!(DiskFault::parse("device it says"), DiskFault::NoDevice("it says".into()));
-        assert_eq!(DiskFault::parse("new word"), DiskFault::Failed("word".into()));
+        assert_eq!(DiskFault::parse("unknown text"), DiskFault::Failed("text".into()));
         assert_eq!(DiskFault::parse(""), DiskFault::Failed(String::new()));
     }
 }

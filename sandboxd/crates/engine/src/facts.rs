@@ -12,7 +12,7 @@ use sandboxd_model::limits;
 /// The engine's information about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Version, with additions of the distribution.
+    /// Version, including a suffix of the distribution.
     pub version: String,
     /// Version of runc, and the commit or package that it was built from.
     pub runc: Option<(String, String)>,
@@ -32,7 +32,7 @@ pub struct Facts {
     pub operating_system: String,
     /// Names of the installed OCI runtimes.
     pub runtimes: Vec<String>,
-    /// Difference between the engine's clock and ours.
+    /// How far the engine's clock is ahead of the daemon's.
     pub clock_ahead: Option<SignedDuration>,
 }
 
@@ -49,7 +49,7 @@ impl Engine {
 }
 
 impl Facts {
-    fn new(info: SystemInfo, version: SystemVersion, asked: Timestamp) -> Self {
+    fn new(info: SystemInfo, version: SystemVersion, now: Timestamp) -> Self {
         let components = version.components.unwrap_or_default();
         let runc = components.into_iter().find(|component| component.name == "runc");
         let commit = |details: Option<std::collections::HashMap<String, String>>| {
@@ -83,7 +83,7 @@ impl Facts {
             live_restore: info.live_restore_enabled.unwrap_or(false),
             operating_system: info.operating_system.unwrap_or_default(),
             runtimes,
-            clock_ahead: clock.map(|clock| clock.duration_since(asked)),
+            clock_ahead: clock.map(|clock| clock.duration_since(now)),
         }
     }
 
@@ -101,20 +101,20 @@ impl Facts {
         self.security.iter().any(|found| found == option)
     }
 
-    /// What weakens every sandbox on this engine, as short phrases. Omits faults that only concern containers with
-    /// a network, because no sandbox has one.
+    /// Faults of the engine that weaken every sandbox, as short phrases. Omits faults that only affect containers
+    /// with a network, because no sandbox has one.
     pub fn warnings(&self) -> Vec<String> {
         let mut found = Vec::new();
         if let Some((version, package)) = &self.runc {
             found.extend(runc_warnings(version, package));
         }
         match Version::parse(&self.version) {
-            None => found.push(format!("engine version {:?} cannot be judged", self.version)),
+            None => found.push(format!("engine version {:?} cannot be parsed", self.version)),
             // CVE-2026-41567, -41568 and -42306: copying from and to running containers, which the daemon never
             // does.
             Some(version) if version < Version::of(29, 5, 1) => {
                 found.push(format!(
-                    "engine {version} is older than 29.5.1, where its archive calls were mended"
+                    "engine {version} is older than 29.5.1, which fixed its archive endpoints"
                 ));
             }
             Some(_) => {}
@@ -127,7 +127,7 @@ impl Facts {
     }
 }
 
-/// `seccomp` of `name=seccomp,profile=default`.
+/// The name of a security option: `seccomp` in `name=seccomp,profile=default`.
 fn name_of(option: &str) -> String {
     let name = option.split(',').find_map(|part| part.strip_prefix("name="));
     name.unwrap_or(option).to_owned()
@@ -135,21 +135,21 @@ fn name_of(option: &str) -> String {
 
 fn runc_warnings(text: &str, package: &str) -> Vec<String> {
     let Some(version) = Version::parse(text) else {
-        return vec![format!("runc version {text:?} cannot be judged")];
+        return vec![format!("runc version {text:?} cannot be parsed")];
     };
     let mut found = Vec::new();
     if version < Version::of(1, 1, 12) {
-        // Distributions fix old versions and mark it in the package's name, but not what they fixed.
+        // Distributions backport fixes to old versions. The package's name shows that, but not which fixes it has.
         let unless =
             if is_distribution(package) { format!(", unless {package} has it") } else { String::new() };
         found.push(format!("runc {version} lacks the fix of CVE-2024-21626 (1.1.12){unless}"));
     }
-    let mended = match (version.major, version.minor) {
+    let is_fixed = match (version.major, version.minor) {
         (1, 3) => version >= Version::of(1, 3, 3),
         (1, 4) => version >= Version { candidate: Some(3), ..Version::of(1, 4, 0) },
         _ => version >= Version::of(1, 2, 8),
     };
-    if !mended {
+    if !is_fixed {
         found.push(format!(
             "runc {version} lacks the fixes of CVE-2025-31133, -52565 and -52881 (1.2.8, 1.3.3)"
         ));
@@ -161,7 +161,7 @@ fn is_distribution(package: &str) -> bool {
     ["deb", "ubuntu", ".el", ".fc", "~bpo", "suse"].iter().any(|mark| package.contains(mark))
 }
 
-/// A version, as far as its order matters.
+/// The parts of a version that determine its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     major: u64,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_engine_is_recognized_by_missing_fields() {
+    fn old_versions_are_reported() {
         let found = |runc, package| facts("29.5.1", runc, package).warnings().len();
         assert_eq!(found("1.1.11", ""), 2);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::link::Link;
+use super::connection::HelperConnection;
 use crate::Error;
 use sandboxd_model::limits;
 
@@ -12,17 +12,17 @@ use sandboxd_model::limits;
 pub struct Attached {
     name: String,
     /// The helper that attached the disk. `None` after the release.
-    link: Option<Arc<Link>>,
+    helper: Option<Arc<HelperConnection>>,
 }
 
 impl Attached {
-    pub(super) fn by(link: Arc<Link>, name: &str) -> Self {
-        Self { name: name.to_owned(), link: Some(link) }
+    pub(super) fn by(helper: Arc<HelperConnection>, name: &str) -> Self {
+        Self { name: name.to_owned(), helper: Some(helper) }
     }
 
     /// There is nothing to release.
     pub(super) fn forget(mut self) {
-        self.link = None;
+        self.helper = None;
     }
 
     /// Releases the disk. Its device stays for as long as it is mounted.
@@ -31,19 +31,19 @@ impl Attached {
     /// not use it.
     pub async fn release(mut self) -> Result<(), Error> {
         let call = "release disk";
-        let Some(link) = self.link.take() else { return Ok(()) };
-        let answer = link.ask(call, limits::DISK_CALL, &format!("release {}", self.name)).await?;
+        let Some(helper) = self.helper.take() else { return Ok(()) };
+        let answer = helper.ask(call, limits::DISK_CALL, &format!("release {}", self.name)).await?;
         answer.map(drop).map_err(|source| Error::Disk { call, name: self.name.clone(), source })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let Some(link) = self.link.take() else { return };
+        let Some(helper) = self.helper.take() else { return };
         let words = format!("release {}", self.name);
         // Without a runtime, no request is possible. The helper ends with the daemon.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { link.ask("release disk", limits::DISK_CALL, &words).await });
+            runtime.spawn(async move { helper.ask("release disk", limits::DISK_CALL, &words).await });
         }
     }
 }

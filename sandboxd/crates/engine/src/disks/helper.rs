@@ -15,7 +15,7 @@ use bollard::query_parameters::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use super::link::Link;
+use super::connection::HelperConnection;
 use super::names::disks_name;
 use crate::DiskFault;
 use crate::labels::INSTANCE;
@@ -38,8 +38,8 @@ pub(crate) const HELPER_LABEL: &str = "sandboxd.helper";
 /// Mount point of the disks' volume in the helper.
 const DISKS_DIR: &str = "/disks";
 
-/// Loop devices, and the control device. The engine allows every container further devices, which are harmless: its
-/// terminals, /dev/null and the like.
+/// Loop devices, and their control device. The engine allows every container further devices that are harmless, such
+/// as terminals and /dev/null.
 const DEVICE_RULES: [&str; 2] = ["b 7:* rwm", "c 10:237 rwm"];
 
 /// Threads and children of the helper: four workers with one program each.
@@ -56,21 +56,21 @@ const POLL: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// Starts a new helper and replaces an existing one.
-    pub(super) async fn start_helper(&self, setup: &DisksSetup) -> Result<Arc<Link>, Error> {
+    pub(super) async fn start_helper(&self, setup: &DisksSetup) -> Result<Arc<HelperConnection>, Error> {
         let name = disks_name(&self.instance);
         self.end_helper(&name).await?;
         let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
         let create = self.docker.create_container(Some(options), self.helper_body(&name, setup));
         self.call("create disks' helper", limits::ENGINE_CALL, create).await?;
-        let link = self.attach_and_start(&name).await;
-        if link.is_err() {
+        let connection = self.attach_and_start(&name).await;
+        if connection.is_err() {
             // The first error is reported. The next start removes the container too.
             let _ = self.remove_container(&name).await;
         }
-        link
+        connection
     }
 
-    async fn attach_and_start(&self, name: &str) -> Result<Arc<Link>, Error> {
+    async fn attach_and_start(&self, name: &str) -> Result<Arc<HelperConnection>, Error> {
         let options = AttachContainerOptions {
             stream: true,
             stdin: true,
@@ -84,12 +84,12 @@ impl Engine {
         let start = self.docker.start_container(name, None::<StartContainerOptions>);
         self.call("start disks' helper", limits::ENGINE_CALL, start).await?;
         let call = "greet disks' helper";
-        let greeted = timeout(limits::DISK_CALL, Link::over(attached)).await;
+        let greeted = timeout(limits::DISK_CALL, HelperConnection::open(attached)).await;
         let greeted = greeted.map_err(|_| Error::Deadline { call, after: limits::DISK_CALL })?;
         greeted.map_err(|source| Error::Disk { call, name: String::new(), source })
     }
 
-    /// Whether a helper of this instance runs, and with it the daemon that started it.
+    /// Whether a helper of this instance runs. If so, the daemon that started it runs too.
     pub async fn disks_helper_runs(&self) -> Result<bool, Error> {
         let name = disks_name(&self.instance);
         let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
@@ -129,7 +129,7 @@ impl Engine {
         let labels = [(INSTANCE, self.instance.id()), (HELPER_LABEL, "disks")];
         ContainerCreateBody {
             image: Some(setup.image.clone()),
-            // Without capabilities, it may do what the owner of root's files and devices may do.
+            // Without capabilities, root may do only what the owner of its files and devices may do.
             user: Some("0:0".into()),
             entrypoint: Some(vec![AGENT_PROGRAM.into()]),
             cmd: Some(vec!["disks".into(), DISKS_DIR.into()]),

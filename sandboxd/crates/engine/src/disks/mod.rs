@@ -7,8 +7,8 @@
 //! whether the helper held it all the time.
 
 mod attached;
+mod connection;
 mod helper;
-mod link;
 mod names;
 mod probe;
 mod ready;
@@ -26,8 +26,8 @@ use tokio::time::{Instant, sleep};
 pub use attached::Attached;
 pub use ready::DiskPool;
 
+use self::connection::{Answer, HelperConnection};
 use self::helper::DisksSetup;
-use self::link::{Answer, Link};
 use self::names::{PROBE_PREFIX, disks_name, probe_name, random_name};
 use super::container::absent_is_done;
 use super::labels::INSTANCE;
@@ -73,8 +73,8 @@ struct Shared {
     engine: Engine,
     setup: DisksSetup,
     mountpoint: String,
-    /// Replaced with an empty cell when the link is broken. The next request then starts a helper.
-    helper: Mutex<Arc<OnceCell<Arc<Link>>>>,
+    /// Replaced with an empty cell when the connection is broken. The next request then starts a helper.
+    helper: Mutex<Arc<OnceCell<Arc<HelperConnection>>>>,
     closed: AtomicBool,
 }
 
@@ -150,11 +150,11 @@ impl Disks {
     pub async fn attach(&self, disk: &Disk, owner: UidSlot) -> Result<Attached, Error> {
         let call = "attach disk";
         let name = disk.name();
-        let link = self.link().await?;
+        let helper = self.helper().await?;
         // First, so that a caller that gives up meanwhile leaves nothing attached.
-        let attached = Attached::by(Arc::clone(&link), name);
+        let attached = Attached::by(Arc::clone(&helper), name);
         let words = format!("attach {name} {} {}", disk.uuid(), owner.uid());
-        match link.ask(call, limits::DISK_ATTACH, &words).await? {
+        match helper.ask(call, limits::DISK_ATTACH, &words).await? {
             Ok(_) => Ok(attached),
             Err(source) => {
                 attached.forget();
@@ -221,12 +221,12 @@ impl Disks {
         name: &str,
         words: &str,
     ) -> Result<Answer, Error> {
-        let answer = self.link().await?.ask(call, deadline, words).await?;
+        let answer = self.helper().await?.ask(call, deadline, words).await?;
         answer.map_err(|source| Error::Disk { call, name: name.to_owned(), source })
     }
 
     /// The helper. Starts it if there is none.
-    async fn link(&self) -> Result<Arc<Link>, Error> {
+    async fn helper(&self) -> Result<Arc<HelperConnection>, Error> {
         let shared = &self.shared;
         if shared.closed.load(Ordering::Relaxed) {
             let source = DiskFault::HelperUnavailable;
@@ -234,7 +234,7 @@ impl Disks {
         }
         let cell = {
             let mut cell = shared.helper.lock().unwrap_or_else(PoisonError::into_inner);
-            if cell.get().is_some_and(|link| link.is_broken()) {
+            if cell.get().is_some_and(|helper| helper.is_broken()) {
                 *cell = Arc::default();
             }
             Arc::clone(&cell)

@@ -1,4 +1,4 @@
-//! A few disks created ahead, so that a create does not wait for one.
+//! A few disks created in advance, so that creating a sandbox does not wait for one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,13 @@ use sandboxd_model::Disk;
 /// Number of disks that are kept ready.
 const READY: usize = 2;
 
-/// Pause before a disk that was taken is replaced, so that a create has the machine for itself.
+/// Pause before a disk that was taken is replaced, so that creating a sandbox does not compete with it.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Pause after a disk could not be created.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Disks of one size, created ahead by a task that ends with the pool.
+/// Disks of one size, created in advance by a task that ends with the pool.
 #[derive(Debug)]
 pub struct DiskPool {
     disks: Disks,
@@ -79,7 +79,7 @@ impl Stock {
                     Err(error) => {
                         warn!(
                             error = &error as &dyn std::error::Error,
-                            "no disk could be made ahead; creates make their own"
+                            "no disk could be created in advance; each new sandbox creates its own"
                         );
                         sleep(RETRY).await;
                     }

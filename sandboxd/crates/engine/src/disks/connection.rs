@@ -19,9 +19,9 @@ use crate::Error;
 /// The helper's first line. Another number means another version of the program.
 const HELLO: &str = "sandbox-disks 1";
 
-/// Maximum number of concurrent requests. Further ones wait. There are so few that writing a request never waits
-/// for the helper to read, and responses are always read.
-const AT_ONCE: usize = 32;
+/// Maximum number of concurrent requests. Further ones wait. This many requests fit into the connection's buffers,
+/// so writing one never blocks the task that also reads the responses.
+const MAX_CONCURRENT: usize = 32;
 
 /// Maximum length of a line of the helper, in bytes. A longer line is not the helper's.
 const MAX_LINE_BYTES: usize = 4096;
@@ -44,17 +44,17 @@ struct Request {
     reply: Reply,
 }
 
-/// A helper that has sent its first line.
+/// The connection to a helper that has sent its first line.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct HelperConnection {
     requests: mpsc::Sender<Request>,
     slots: Semaphore,
     last_number: AtomicU64,
 }
 
-impl Link {
-    /// Takes over a connection after the helper's first line.
-    pub(super) async fn over(mut attached: AttachContainerResults) -> Result<Arc<Self>, DiskFault> {
+impl HelperConnection {
+    /// Waits for the helper's first line, and starts the task that owns the connection.
+    pub(super) async fn open(mut attached: AttachContainerResults) -> Result<Arc<Self>, DiskFault> {
         let mut lines = Lines::default();
         while lines.first().is_none() {
             lines.take(attached.output.next().await)?;
@@ -62,9 +62,9 @@ impl Link {
         if lines.pop().as_deref() != Some(HELLO) {
             return Err(DiskFault::HelperUnavailable);
         }
-        let (requests, queue) = mpsc::channel(AT_ONCE);
+        let (requests, queue) = mpsc::channel(MAX_CONCURRENT);
         tokio::spawn(carry(attached, lines, queue));
-        Ok(Arc::new(Self { requests, slots: Semaphore::new(AT_ONCE), last_number: AtomicU64::new(0) }))
+        Ok(Arc::new(Self { requests, slots: Semaphore::new(MAX_CONCURRENT), last_number: AtomicU64::new(0) }))
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -128,7 +128,8 @@ struct Waiting(HashMap<u64, (Reply, Vec<String>)>);
 
 impl Waiting {
     fn add(&mut self, number: u64, reply: Reply) {
-        // Drops those whose caller gave up: a helper that never responds to them must not fill the daemon's memory.
+        // Drops requests whose callers stopped waiting. Otherwise a helper that never responds would fill the
+        // daemon's memory.
         self.0.retain(|_, (reply, _)| !reply.is_closed());
         self.0.insert(number, (reply, Vec::new()));
     }
@@ -144,7 +145,7 @@ impl Waiting {
                 "ok" => Ok(Answer { lines, words: rest.to_owned() }),
                 _ => Err(DiskFault::parse(rest)),
             };
-            // The caller may have given up.
+            // The caller may have stopped waiting.
             let _ = reply.send(answer);
         } else if let Some((_, lines)) = self.0.get_mut(&number)
             && lines.len() < MAX_LINES
@@ -168,7 +169,8 @@ impl Lines {
         self.start = 0;
         match frame {
             LogOutput::StdErr { message } => {
-                tracing::warn!(said = %String::from_utf8_lossy(&message).trim(), "the disks' helper complained");
+                let text = String::from_utf8_lossy(&message);
+                tracing::warn!(text = %text.trim(), "the disks' helper wrote to standard error");
             }
             other => self.bytes.extend_from_slice(&other.into_bytes()),
         }
