@@ -1,8 +1,8 @@
 //! Standard input: calls to the agent.
 //!
-//! The agent reports each progress into the command's pipe. All calls to a sandbox share the window of one
-//! connection. Only a few bytes are in flight at any time, so a command that does not read cannot fill the window.
-//! If a call ends early, the number of written bytes is known.
+//! The agent reports how many bytes the command's pipe has accepted. All calls to a sandbox share the flow control
+//! window of one connection. Only a few bytes are in flight at any time, so a command that does not read cannot fill
+//! the window. If a call ends early, the number of written bytes is known.
 
 use std::io;
 
@@ -47,11 +47,11 @@ pub enum Cause {
 
 impl AgentHandle {
     /// Writes all of `data` to a command's standard input, which must be open. Then closes it if `close` is set.
-    /// Does not read `data` before it is this caller's turn.
+    /// Waits for earlier writers before it reads `data`.
     pub async fn write_stdin(&self, id: &CommandId, data: StdinData, close: bool) -> Result<(), Unfinished> {
         let before = |error| Unfinished { written_bytes: 0, cause: Cause::Agent(error) };
         let mut sending = self.open_stdin(id).await.map_err(before)?;
-        match sending.all(data, close).await {
+        match sending.send_all(data, close).await {
             Ok(()) => Ok(()),
             Err(cause) => Err(Unfinished { written_bytes: sending.written_with(&cause), cause }),
         }
@@ -70,7 +70,7 @@ impl AgentHandle {
     }
 }
 
-/// A call that writes.
+/// A running call.
 struct Sending {
     parts: mpsc::Sender<StdinPart>,
     progress: Streaming<StdinProgress>,
@@ -81,13 +81,13 @@ struct Sending {
 }
 
 impl Sending {
-    async fn all(&mut self, mut data: StdinData, close: bool) -> Result<(), Cause> {
+    async fn send_all(&mut self, mut data: StdinData, close: bool) -> Result<(), Cause> {
         let mut more = true;
         while more || self.unanswered() > 0 {
             let has_room = self.has_room();
             tokio::select! {
                 biased;
-                // Also while nothing is awaited: the answer may report that the command has ended.
+                // Polled even if every part is answered: the answer may report that the command has ended.
                 answer = self.answer() => answer?,
                 piece = data.next(), if more && has_room => match piece.transpose()? {
                     Some(data) => self.send(StdinPart { data, ..StdinPart::default() }),
@@ -103,7 +103,7 @@ impl Sending {
         Ok(())
     }
 
-    /// The number of written bytes. A refusal includes the part that it interrupted.
+    /// The number of written bytes. A refusal also counts the bytes of the part that it interrupted.
     fn written_with(&self, cause: &Cause) -> u64 {
         match cause {
             Cause::Agent(Error::Refused(
@@ -114,14 +114,14 @@ impl Sending {
     }
 
     fn has_room(&self) -> bool {
-        let on_their_way = self.sent_bytes - self.written_bytes;
-        self.unanswered() < limits::STDIN_PARTS as u64 && on_their_way < limits::STDIN_WINDOW_BYTES
+        let in_flight = self.sent_bytes - self.written_bytes;
+        self.unanswered() < limits::STDIN_PARTS as u64 && in_flight < limits::STDIN_WINDOW_BYTES
     }
 
     fn send(&mut self, part: StdinPart) {
         self.sent_bytes += part.data.len() as u64;
         self.sent_parts += 1;
-        // There is room for as many parts as may be in flight. A call that has ended reports the reason in its
+        // The channel holds as many parts as may be in flight. A call that has ended reports the reason in its
         // answer.
         let _ = self.parts.try_send(part);
     }
@@ -138,9 +138,9 @@ impl Sending {
             return Err(Error::Malformed { missing: "progress" });
         };
         // The number comes from a sandbox and is used in calculations, so it is checked.
-        let makes_sense = (self.written_bytes..=self.sent_bytes).contains(&written_bytes)
+        let is_plausible = (self.written_bytes..=self.sent_bytes).contains(&written_bytes)
             && (self.done_parts..=self.sent_parts).contains(&parts);
-        if !makes_sense {
+        if !is_plausible {
             return Err(Error::Malformed { missing: "progress" });
         }
         self.written_bytes = written_bytes;

@@ -35,7 +35,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
     v4(224, 0, 0, 4),
     // Reserved, and broadcast.
     v4(240, 0, 0, 4),
-    // The metadata and name service of a cloud, which has a public address.
+    // Azure's metadata and name service, which has an address in a public range.
     Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
 ];
 
@@ -62,7 +62,8 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an operator can open the address: it is the address of one host, in its plain form.
+/// Whether `SANDBOXD_EGRESS_ALLOW_CIDR` can open the address: it is the address of one host, and not an IPv4 address
+/// that is embedded in an IPv6 address.
 pub(super) fn can_be_opened(address: IpAddr) -> bool {
     let is_one_host = !address.is_unspecified() && !address.is_multicast();
     match address {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_address_of_one_host_can_be_permitted() {
+    fn only_the_address_of_one_host_can_be_opened() {
         for address in ["10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00::1", "fe80::1"] {
             assert!(can_be_opened(parse(address)), "{address}");
         }
@@ -192,9 +193,9 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the ranges that the standard library knows as not public.
+        /// Compares with the special ranges that the standard library knows.
         #[test]
-        fn addresses_not_public_to_the_standard_library_are_not_public(bits: u32, high: u64, low: u64) {
+        fn addresses_that_the_standard_library_calls_special_are_not_public(bits: u32, high: u64, low: u64) {
             let v4 = Ipv4Addr::from_bits(bits);
             let other = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast()
                 || v4.is_broadcast() || v4.is_unspecified();

@@ -1,10 +1,10 @@
-//! Why a connection is broken off.
+//! Why a connection is aborted.
 
 use std::io;
 
 use super::inspect::Mismatch;
 
-/// Why a connection was broken off. A connection without this error ended at both ends.
+/// Why a connection was aborted. Without this error, both ends have closed the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The client sent data for another host than the requested one.

@@ -2,8 +2,8 @@
 //!
 //! A server may answer the first ClientHello with a HelloRetryRequest, and the client then sends a second one (RFC
 //! 8446, section 4.1.4). The second one could contain another name, so it is checked like the first. Until the
-//! server has accepted a hello, only records that may precede a second hello pass: early data and changes of
-//! cipher. Any other handshake message waits for the server.
+//! server has accepted a hello, only records that may precede a second hello pass: early data, alerts and
+//! change_cipher_spec. Any other handshake message waits for the server.
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,13 +21,13 @@ const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 const SERVER_HELLO: u8 = 2;
 
-/// Kind, version and length of a record.
+/// Type, version and length of a record.
 const RECORD_HEAD: usize = 5;
 
 /// Maximum content of an encrypted record, including the additions of TLS 1.2 (RFC 5246, section 6.2.3).
 const MAX_CONTENT: usize = (1 << 14) + 2048;
 
-/// Kind and length of a handshake message, the version of a ServerHello, and its random.
+/// Type and length of a handshake message, the version of a ServerHello, and its random.
 const SERVER_HELLO_HEAD: usize = 4 + 2 + 32;
 
 /// The random of a ServerHello that is a HelloRetryRequest (RFC 8446, section 4.1.3).
@@ -146,7 +146,7 @@ fn record_of(bytes: &[u8]) -> Result<Option<(u8, usize)>, NoRecord> {
     if length == 0 || length > MAX_CONTENT { Err(NoRecord) } else { Ok(Some((kind, length))) }
 }
 
-/// Copies what a server sends, and publishes its verdict before the client can know it.
+/// Copies what a server sends. Publishes its verdict before the client receives the bytes.
 pub(super) async fn from_server(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -178,7 +178,7 @@ pub(super) async fn from_client<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     (verdict, meter): (watch::Receiver<Verdict>, &Meter),
 ) -> Result<(), Broken> {
     let mut client = Client { from, to, read, verdict, meter, answered: 0 };
-    client.pass(hello).await?;
+    client.forward(hello).await?;
     if client.until_settled(expected).await? {
         let Client { from, to, read, .. } = client;
         let read = read.freeze();
@@ -209,45 +209,47 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Client<'_, R, W> {
             if verdict.is_other && !self.read.is_empty() {
                 return Err(Broken::Mismatch);
             }
-            let is_here = match record_of(&self.read).map_err(|NoRecord| Broken::Mismatch)? {
+            let has_record = match record_of(&self.read).map_err(|NoRecord| Broken::Mismatch)? {
                 None => false,
-                Some((HANDSHAKE, _)) if verdict.retries > self.answered => self.pass_hello(expected).await?,
+                Some((HANDSHAKE, _)) if verdict.retries > self.answered => {
+                    self.forward_hello(expected).await?
+                }
                 Some((HANDSHAKE, _)) => {
-                    // A server that has closed the connection receives nothing.
-                    let left = |_| std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-                    self.verdict.changed().await.map_err(left)?;
+                    // The sender is dropped when the server closes the connection.
+                    let closed = |_| std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                    self.verdict.changed().await.map_err(closed)?;
                     true
                 }
                 Some((CHANGE_CIPHER_SPEC | ALERT | APPLICATION_DATA, length)) => {
                     let is_whole = self.read.len() >= RECORD_HEAD + length;
                     if is_whole {
-                        self.pass(RECORD_HEAD + length).await?;
+                        self.forward(RECORD_HEAD + length).await?;
                     }
                     is_whole
                 }
                 Some(_) => return Err(Broken::Mismatch),
             };
-            if !is_here && self.from.read_buf(&mut self.read).await? == 0 {
-                // Half a record is discarded.
+            if !has_record && self.from.read_buf(&mut self.read).await? == 0 {
+                // An incomplete record is discarded.
                 return Ok(false);
             }
         }
     }
 
-    /// Passes on a hello. False if it is incomplete.
-    async fn pass_hello(&mut self, expected: &Expected) -> Result<bool, Broken> {
+    /// Forwards a hello. False if it is incomplete.
+    async fn forward_hello(&mut self, expected: &Expected) -> Result<bool, Broken> {
         match hello::read(&self.read) {
             Hello::Incomplete if self.read.len() < limits::MAX_INSPECTED_BYTES => Ok(false),
             Hello::Complete { name, length } if expected.is_for(name.as_deref()) => {
                 self.answered += 1;
-                self.pass(length).await?;
+                self.forward(length).await?;
                 Ok(true)
             }
             Hello::Incomplete | Hello::Malformed | Hello::Complete { .. } => Err(Broken::Mismatch),
         }
     }
 
-    async fn pass(&mut self, length: usize) -> Result<(), Broken> {
+    async fn forward(&mut self, length: usize) -> Result<(), Broken> {
         self.to.write_all(&self.read[..length]).await?;
         self.read.advance(length);
         self.meter.moved(Direction::Out, length);

@@ -44,13 +44,13 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), Broken> {
     let (near_reads, near_writes) = split(near);
     let near = tokio::io::join(AsyncReadExt::chain(&head[..], near_reads), near_writes);
-    // If a server closes the connection after its response, the client must still read the response. A tunnel that
-    // is dropped before its client has closed it is cut off.
+    // If a server closes the connection after its response, the client must still be able to read the response. A
+    // tunnel that is dropped before its client has closed it is cut off.
     let has_answered = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&has_answered);
-    let farewell =
-        move || if heard.load(Ordering::Relaxed) { limits::EGRESS_SILENCE } else { Duration::ZERO };
-    let near = Lingering::within(farewell, near, CancellationToken::new());
+    let answered = Arc::clone(&has_answered);
+    let linger =
+        move || if answered.load(Ordering::Relaxed) { limits::EGRESS_SILENCE } else { Duration::ZERO };
+    let near = Lingering::within(linger, near, CancellationToken::new());
     let early = std::mem::take(&mut far.early);
     let (far_reads, far_writes) = TcpStream::split(&mut far.stream);
     let far_reads = AsyncReadExt::chain(&early[..], far_reads);
@@ -63,7 +63,7 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     let (sender, far) = builder.handshake(far).await.map_err(reset)?;
     // Taken while a request is running. Requests run one after the other.
     let sender = Mutex::new(Some(sender));
-    let service = service_fn(|request| pass(request, expected, &sender, &has_answered));
+    let service = service_fn(|request| forward(request, expected, &sender, &has_answered));
     let mut builder = server::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -83,7 +83,7 @@ pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-async fn pass(
+async fn forward(
     mut request: Request<Incoming>,
     expected: &Expected,
     sender: &Mutex<Option<SendRequest<Incoming>>>,
@@ -93,7 +93,7 @@ async fn pass(
         return Err(ForAnotherHost.into());
     }
     hop_by_hop::strip(request.headers_mut());
-    // hyper answers it before the body is read.
+    // hyper itself answers `Expect: 100-continue` when the body is read.
     request.headers_mut().remove(EXPECT);
     *request.version_mut() = Version::HTTP_11;
     let slot = || sender.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Time that closing the foreign process's last descriptor takes. No other work may wait for it.
+/// Time that the kernel takes to close the foreign process's last descriptor. No other work may wait for it.
 const LINGER: Duration = Duration::from_secs(30);
 const PROMPT: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,7 @@ fn lingering() -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// Sends a descriptor along. Returns whether the kernel permits it.
+/// Sends data with a descriptor. Returns whether the kernel permits it.
 fn send_with(stream: &StdUnix, words: &[u8], descriptor: BorrowedFd<'_>) -> bool {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -36,7 +36,7 @@ fn send_with(stream: &StdUnix, words: &[u8], descriptor: BorrowedFd<'_>) -> bool
     sendmsg(stream, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL).is_ok()
 }
 
-/// The test has one thread: a task that waits in the kernel stops everything else.
+/// The test's runtime has one thread, so a task that waits in the kernel would stop everything else.
 #[tokio::test]
 async fn a_foreign_descriptor_delays_only_its_own_listener() {
     for (peer, words) in [
@@ -52,11 +52,11 @@ async fn a_foreign_descriptor_delays_only_its_own_listener() {
         let (socket, _unread) = lingering();
         let began = Instant::now();
         let stranger = StdUnix::connect(&path).unwrap();
-        let passes = send_with(&stranger, words, socket.as_fd());
+        let is_sent = send_with(&stranger, words, socket.as_fd());
         drop((socket, stranger));
-        if passes {
-            // Meanwhile the connection is reported. The test is that this clock keeps running: the foreign process
-            // receives nothing before the kernel has finished.
+        if is_sent {
+            // Meanwhile the listener drops the connection and its descriptor, which blocks the listener's thread. The
+            // test proves that this thread is not blocked.
             sleep(Duration::from_millis(500)).await;
         }
         drop((agent, peers));

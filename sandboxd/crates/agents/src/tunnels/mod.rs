@@ -1,7 +1,8 @@
 //! Tunnels: streams of bytes between the daemon and a sandbox's loopback interface.
 //!
-//! For an inbound tunnel, the daemon names a port. For an outbound one, a process of the sandbox asks the agent's
-//! proxy, which reports it. Both are a [`Tunnel`]. This module does not decide what may be reached.
+//! For an inbound tunnel, the daemon names a port. For an outbound one, a process of the sandbox connects to the
+//! agent's proxy, which reports the connection. Both are a [`Tunnel`]. This module does not decide what may be
+//! reached.
 
 mod outgoing;
 mod tunnel;

@@ -14,7 +14,8 @@ use super::{SOON, carried, carried_from, web};
 use crate::{Broken, Meter, Tally};
 use sandboxd_metrics::Metrics;
 
-/// A sandbox's end that records whether it is dropped before its client has closed it. A tunnel is then cut off.
+/// The sandbox's end of a connection. Records whether it is dropped before the client has closed it, which would cut
+/// off a tunnel.
 struct SandboxEnd {
     stream: DuplexStream,
     has_ended: bool,
@@ -107,7 +108,7 @@ async fn a_reset_at_one_end_resets_the_other() {
 }
 
 /// Sends `answer` to one request and closes the connection.
-async fn answer_and_leave(server: &mut tokio::net::TcpStream, answer: &str) {
+async fn answer_and_close(server: &mut tokio::net::TcpStream, answer: &str) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         timeout(SOON, server.read_buf(&mut head)).await.unwrap().unwrap();
@@ -141,7 +142,7 @@ async fn a_response_arrives_whole_if_the_server_then_closes() {
             let (mut server, carrying) = carried_from(near, web("a.example"), meter).await;
             let ask = format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{own}\r\n");
             client.write_all(ask.as_bytes()).await.unwrap();
-            answer_and_leave(&mut server, &answer).await;
+            answer_and_close(&mut server, &answer).await;
             let mut received = Vec::new();
             timeout(SOON, client.read_to_end(&mut received)).await.unwrap().unwrap();
             let received = String::from_utf8(received).unwrap();
