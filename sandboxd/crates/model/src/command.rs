@@ -25,13 +25,13 @@ pub struct CommandSpec {
     pub env: HashMap<String, String>,
     /// Written to standard input. Standard input is then closed, unless it stays open.
     pub stdin: Option<Bytes>,
-    /// Whether others may write to standard input later.
+    /// Whether standard input stays open for later writes.
     pub open_stdin: bool,
     /// Whether the command must not write to the workspace.
     pub read_only: bool,
     /// Time limit. The command is then ended.
     pub timeout: Duration,
-    /// Whether the command continues when the caller of its stream leaves.
+    /// Whether the command continues when the caller of its stream disconnects.
     pub detached: bool,
     /// If the output has more bytes than this, all of it is written to a file of the sandbox.
     pub output_file_after: Option<u64>,
@@ -65,7 +65,7 @@ impl CommandSpec {
         fields.add(self.stdin.as_deref().unwrap_or_default());
         fields.add(&[u8::from(self.open_stdin), u8::from(self.read_only), u8::from(self.detached)]);
         fields.add(&(self.timeout.as_millis() as u64).to_le_bytes());
-        // Nothing is added without one, so that digests of earlier versions stay equal.
+        // If it is absent, nothing is added, so that digests stay equal to those of earlier versions.
         if let Some(after) = self.output_file_after {
             fields.add(b"output file");
             fields.add(&after.to_le_bytes());
@@ -117,7 +117,7 @@ pub struct Started {
     pub at_ms: i64,
     /// The effective time limit.
     pub timeout: Duration,
-    /// Whether the command continues when the caller of its stream leaves.
+    /// Whether the command continues when the caller of its stream disconnects.
     pub detached: bool,
 }
 
@@ -155,7 +155,7 @@ pub enum Event {
         /// Sequence number of the next record.
         next_seq: u64,
     },
-    /// Nothing happened for a while.
+    /// There was no event for [`HEARTBEAT`](super::limits::HEARTBEAT).
     Heartbeat,
     /// Last event.
     Ended(Ended),
@@ -217,7 +217,7 @@ pub struct Ended {
 pub struct OutputFile {
     /// Size at the command's end.
     pub bytes: u64,
-    /// Whether it has the whole output. Otherwise only the beginning.
+    /// Whether it has the whole output. Otherwise it has only the beginning.
     pub is_complete: bool,
 }
 

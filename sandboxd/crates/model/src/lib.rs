@@ -1,4 +1,4 @@
-//! The values that everything else is about: ids, specifications, states, limits. Pure values, without I/O.
+//! The values that all other crates use: ids, specifications, states, limits. There is no I/O here.
 
 mod admin_token;
 mod ca_bundle;
@@ -67,10 +67,10 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// A fault in `field`.
+    /// Creates an error about `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         let (field, problem) = (field.into(), problem.into());
-        // Both may repeat what a caller sent.
+        // Both may contain text of any length from a caller.
         Self {
             field: cut(&field, limits::MAX_ECHO_BYTES).into_owned(),
             problem: cut(&problem, limits::MAX_PROBLEM_BYTES).into_owned(),

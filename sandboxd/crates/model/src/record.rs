@@ -8,8 +8,8 @@ use sandbox_api::{CommandId, SandboxId};
 use super::command::{CommandStatus, Started};
 use super::{Disk, Ended, RequestDigest, SandboxSpec, Transport, UidSlot};
 
-/// What is being done with a sandbox, or was done last. A sandbox that is found in a transitional stage at a start
-/// was interrupted there.
+/// Stage in the lifecycle of a sandbox. If the daemon finds a transitional stage when it starts, the operation was
+/// interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Being created. No client knows of it yet.
@@ -55,7 +55,7 @@ impl Stage {
     }
 
     /// The state that clients see. A transition shows the previous state until it is complete. A sandbox that is
-    /// being deleted cannot be used any more, but parts of it still exist.
+    /// being deleted is shown as failed: it cannot be used any more, but parts of it still exist.
     pub fn state(self) -> SandboxState {
         match self {
             Self::Creating => SandboxState::Creating,
@@ -71,7 +71,7 @@ impl Stage {
         Self::ALL.into_iter().filter(|stage| stage.state() == state).collect()
     }
 
-    /// Reads a name.
+    /// Parses the name in the store.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.as_str() == text)
     }
@@ -90,11 +90,11 @@ pub struct SandboxRecord {
     pub spec: SandboxSpec,
     /// Disk of the workspace. `None` means a plain volume without a quota.
     pub disk: Option<Disk>,
-    /// What is being done with the sandbox.
+    /// Stage of the sandbox.
     pub stage: Stage,
-    /// Milliseconds since the Unix epoch, for people.
+    /// Milliseconds since the Unix epoch. Only for display.
     pub created_at_ms: i64,
-    /// Milliseconds since the Unix epoch, for people.
+    /// Milliseconds since the Unix epoch. Only for display.
     pub last_active_ms: i64,
     /// The daemon's age when it was parked, in milliseconds.
     pub parked_at_age_ms: Option<u64>,
@@ -114,7 +114,7 @@ pub struct CommandRecord {
     pub argv: Vec<String>,
     /// Working directory as requested. Empty means the workspace.
     pub cwd: String,
-    /// Whether the command continues without its reader.
+    /// Whether the command continues when the caller of its stream disconnects.
     pub detached: bool,
     /// Time limit in milliseconds.
     pub timeout_ms: u64,

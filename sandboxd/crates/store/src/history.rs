@@ -23,11 +23,11 @@ const MAX_BATCH: usize = 512;
 #[derive(Debug)]
 enum Entry {
     Change(Box<Change>),
-    /// Answered once everything before it is written, or dropped if that fails.
+    /// Answered when everything before it is written, or dropped if that fails.
     Flush(oneshot::Sender<()>),
 }
 
-/// A handle on the history. Clones share one queue.
+/// A handle to the history. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct History {
     queue: mpsc::Sender<Entry>,
@@ -114,6 +114,7 @@ struct Batch {
     changes: Vec<Change>,
     /// Index of a command's start in the changes.
     started: HashMap<(SandboxId, CommandId), usize>,
+    /// Number of starts and ends, before merging.
     recorded: u64,
 }
 

@@ -5,21 +5,20 @@ use std::time::Duration;
 /// Maximum number of streams and waiting requests of one sandbox. Further ones are rejected.
 pub const MAX_READERS: usize = 256;
 
-/// Time for which only the reader that started a command may learn of its end.
+/// Time for which only the caller that started a command waits for its end. Then a watcher waits for it too.
 pub const HAND_OVER: Duration = Duration::from_secs(5);
 
-/// Bytes of output that a stream passes on at once.
+/// Target size of a piece of output in a stream, in bytes.
 pub const PIECE_BYTES: usize = 64 * 1024;
 
 /// Memory that a record needs in addition to its data, in bytes.
 pub const RECORD_OVERHEAD_BYTES: usize = 64;
 
 /// Bytes of unread events that all streams together may hold. Further events are read from the agents' logs when a
-/// client asks for them. Each stream counts with the most it can hold: a window of the agent's connection and one
-/// message.
+/// client asks for them. Each stream counts as [`UNREAD_STREAM_BYTES`].
 pub const MAX_UNREAD_BYTES: usize = 48 * 1024 * 1024;
 
-/// Bytes of unread events that one stream counts with in [`MAX_UNREAD_BYTES`].
+/// Maximum bytes of unread events that one stream can hold: a window of the agent's connection and one message.
 pub const UNREAD_STREAM_BYTES: usize = 768 * 1024;
 
 /// Time that a stream holds events that its client does not read.
@@ -28,7 +27,8 @@ pub const UNREAD_EVENTS: Duration = Duration::from_secs(1);
 /// Interval between checks for unread events.
 pub const FEED_SWEEP: Duration = Duration::from_millis(250);
 
-/// Interval at which an agent learns that a reader without events will come back. Agents wait three times as long.
+/// Interval at which the daemon reports to an agent that a slow reader will return. The agent keeps the reader's
+/// position three times as long.
 pub const SLOW_READER: Duration = Duration::from_secs(10);
 
 /// Silence in a record stream before a heartbeat.

@@ -1,4 +1,4 @@
-//! A file that only takes space. It is deleted when the disk is full, because deleting rows takes space as well.
+//! A file that only reserves space. It is deleted when the disk is full, because deleting rows takes space as well.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "sandboxd.ballast";
 
-/// Size of the file: the largest size of the log, plus the shared memory file, plus a large removal.
+/// Size of the file: the maximum size of the write-ahead log, plus the shared memory file, plus the deletion of many
+/// rows.
 const BYTES: usize = 2 * 1024 * 1024;
 
-/// Space that must be free beyond the ballast before it is created again, so that it does not take back the space
-/// that others need.
+/// Space that must be free beyond the ballast before it is created again, so that it does not take space that other
+/// programs need.
 const MARGIN_BYTES: u64 = 2 * BYTES as u64;
 
-/// A disk with less free space is full.
+/// A disk with less free space counts as full.
 const FULL_BYTES: u64 = 64 * 1024;
 
-/// Space that ordinary writes leave free, so that the space of a deleted ballast is left to urgent writes.
+/// Space that ordinary writes leave free, so that urgent writes can use the space of a deleted ballast.
 const RESERVE_BYTES: u64 = BYTES as u64 / 2;
 
 #[derive(Debug)]
@@ -65,7 +66,7 @@ pub(super) fn is_full(path: &Path) -> bool {
 }
 
 /// Whether the space left on the file system of `path` is reserved for urgent writes.
-pub(super) fn is_reserve(path: &Path) -> bool {
+pub(super) fn is_reserved(path: &Path) -> bool {
     free_bytes(path).is_some_and(|free| free < RESERVE_BYTES)
 }
 

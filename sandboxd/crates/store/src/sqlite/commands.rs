@@ -29,14 +29,14 @@ static UNENDED: LazyLock<String> =
 const WRITTEN: &str = "SELECT id, started_at_ms, reason IS NOT NULL AS has_ended FROM commands \
      WHERE sandbox = $1 AND id IN (SELECT value FROM json_each($2))";
 
-/// The sandboxes with too many are found first, from the index alone.
+/// First finds the sandboxes with too many commands, which reads only the index.
 const DELETE_SURPLUS: &str = "DELETE FROM commands WHERE seq IN (SELECT seq FROM (\
      SELECT seq, reason, row_number() OVER (PARTITION BY sandbox ORDER BY seq DESC) AS position FROM commands \
      WHERE sandbox IN (SELECT sandbox FROM commands GROUP BY sandbox HAVING count(*) > $1)) \
      WHERE position > $2 OR (position > $1 AND reason IS NOT NULL))";
 
 /// Writes nothing for a sandbox that does not exist. A command with the same id stays as it is, unless it
-/// started at another time: then a caller has used the id again.
+/// started at another time: then a caller has reused the id.
 static INSERT_START: LazyLock<String> = LazyLock::new(|| {
     format!(
         "INSERT INTO commands ({columns}) SELECT {values} WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = $1) \
@@ -128,7 +128,7 @@ impl CommandTable for Database {
     }
 }
 
-/// Writes that a command has started, and its end where the record has one.
+/// Writes that a command has started, and its end if the record has one.
 async fn write_started(
     record: &CommandRecord,
     age_ms: u64,

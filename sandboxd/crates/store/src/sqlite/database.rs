@@ -121,7 +121,7 @@ impl Database {
             return Err(from_sqlite(&self.path, sqlx::Error::PoolClosed));
         }
         self.check_file()?;
-        if ballast::is_reserve(&self.path) {
+        if ballast::is_reserved(&self.path) {
             return Err(from_io(&self.path, io::ErrorKind::StorageFull.into()));
         }
         self.bounded(self.write_once(input, &work)).await

@@ -16,7 +16,7 @@ async fn only_the_owner_may_read_the_files() {
 }
 
 #[tokio::test]
-async fn closing_leaves_no_log() {
+async fn closing_removes_the_write_ahead_log() {
     let (dir, store) = new_store().await;
     store.begin(&sandbox(1)).await.unwrap();
     assert!(dir.path().join("sandboxd.db-wal").exists());
