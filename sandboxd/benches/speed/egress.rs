@@ -35,7 +35,7 @@ pub(crate) async fn measure() {
     println!("\nto the outside, by a sandbox's proxy");
     compare(&direct, "by the proxy", &proxied, &relayed).await;
     println!(
-        "  resident now and at most: daemon {} and {} KiB, agent {} and {} KiB",
+        "  resident memory, current and peak: daemon {} and {} KiB, agent {} and {} KiB",
         resident_kib(home.daemon_pid()),
         peak_kib(home.daemon_pid()),
         resident_kib(agent),

@@ -1,4 +1,5 @@
-//! Files: small and large ones, many, and lists, beside the engine's archive endpoints and tools in the sandbox.
+//! Files: small ones, large ones, archives and lists, compared with the engine's archive endpoints and with tools in
+//! the sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ pub(crate) async fn measure() {
     listed(&mut ours).await;
     let agent = agent_pid(&sandbox).await;
     println!(
-        "  resident now and at most: daemon {} and {} KiB, agent {} and {} KiB",
+        "  resident memory, current and peak: daemon {} and {} KiB, agent {} and {} KiB",
         resident_kib(home.daemon_pid()),
         peak_kib(home.daemon_pid()),
         resident_kib(agent),
@@ -87,7 +88,7 @@ async fn large(ours: &mut Ours, engine: &EngineArchive) {
     let (up, engine_up) = (row("up, sandboxd", up), row("up, engine's archive put", engine_up));
     let (down, engine_down) = (row("down, sandboxd", down), row("down, engine's archive get", engine_down));
     // Only sandboxd syncs replaced files to disk, so that a crash leaves one version or the other.
-    row("up in place of another, sandboxd", again);
+    row("up, replacing a file, sandboxd", again);
     ratio("up: engine / sandboxd", engine_up.p50 / up.p50, "at least 3");
     ratio("down: engine / sandboxd", engine_down.p50 / down.p50, "at least 3");
 }
@@ -123,7 +124,7 @@ async fn listed(ours: &mut Ours) {
         ls.push(ours.script("ls -l listed | wc -l").await);
     }
     let (api, ls) = (row("list, sandboxd", api), row("ls -l inside", ls));
-    println!("  sandboxd takes {:+.1} ms beside ls -l   (goal: at most +50)", api.p50 - ls.p50);
+    println!("  sandboxd takes {:+.1} ms compared with ls -l   (goal: at most +50)", api.p50 - ls.p50);
 }
 
 struct Ours {

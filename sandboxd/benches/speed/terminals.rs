@@ -65,7 +65,7 @@ pub(crate) async fn measure() {
             seen_by_engine.push(engine.press().await);
         }
     }
-    heading(&format!("a key pressed in bash until it is seen, {} keys each", BLOCK * BLOCKS));
+    heading(&format!("from a key press in bash to its echo, {} keys each", BLOCK * BLOCKS));
     let ours = row("sandboxd, WebSocket", seen);
     let engine = row("docker exec -it through the engine's API", seen_by_engine);
     row("a terminal on the host", seen_bare);

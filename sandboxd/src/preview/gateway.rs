@@ -1,5 +1,5 @@
-//! Handles one request of a visitor: authenticates it, rewrites it, sends it to the server in the sandbox, and rewrites the
-//! response.
+//! Handles one request of a visitor: authenticates it, rewrites it, sends it to the server in the sandbox, and rewrites
+//! the response.
 
 use std::error::Error as _;
 use std::fmt;
@@ -61,8 +61,8 @@ impl Gateway {
                     slot.mark_authenticated();
                 }
                 let link = Arc::clone(&admitted.link);
-                let passed = self.pass_on(request, admitted, held).await;
-                passed.map_err(|error| self.unless_deleted(error, &link))
+                let forwarded = self.forward(request, admitted, held).await;
+                forwarded.map_err(|error| self.unless_deleted(error, &link))
             }
             Ok(Admission::Answered(response)) => Ok(response),
             Err(error) => Err(error),
@@ -72,7 +72,7 @@ impl Gateway {
         response
     }
 
-    /// Converts a connection error if the sandbox is being deleted, because a retry cannot succeed.
+    /// If the sandbox is being deleted, reports a connection error as the link's end, because a retry cannot succeed.
     fn unless_deleted(&self, error: PreviewError, link: &Link) -> PreviewError {
         match error {
             PreviewError::NotReady | PreviewError::ConnectionBroke
@@ -84,7 +84,7 @@ impl Gateway {
         }
     }
 
-    async fn pass_on(
+    async fn forward(
         &self,
         mut request: Request<TrackedBody>,
         Admitted { link, context, jar }: Admitted,
@@ -100,7 +100,7 @@ impl Gateway {
             .use_preview(&link)
             .await
             .map_err(|error| error_of(&error, context.port))?;
-        // Waking the sandbox may have taken a while.
+        // The link may have ended while the sandbox woke.
         if let Some(end) = link.end() {
             return Err(PreviewError::Ended(end));
         }

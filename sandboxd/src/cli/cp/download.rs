@@ -1,7 +1,7 @@
 //! Copies from a sandbox to this machine.
 //!
-//! The data is hostile: its names, its links and its size. An archive is unpacked into an empty temporary directory, by
-//! a library that follows no link out of it. It is moved to the target when it is complete.
+//! The data is untrusted: its names, its links and its size. An archive is unpacked into an empty temporary directory,
+//! by a library that follows no link out of it. It is moved to the target when it is complete.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ async fn a_command_that_exceeds_the_memory_limit_ends_as_oom() {
     let scene = Scene::with(small()).await;
     let host = HostView::of(&scene.attacker).await;
     let before = host.oom_kills();
-    let hog = scene.attack("one that wants a gigabyte", scene.run(HOG)).await;
+    let hog = scene.attack("a command that allocates a gigabyte", scene.run(HOG)).await;
     assert_eq!((hog.exit_code, hog.reason, hog.signal.as_deref()), (137, EndReason::Oom, Some("SIGKILL")));
     assert_eq!(host.oom_kills(), before + 1);
 

@@ -16,7 +16,7 @@ async fn with(api: &HttpClient, token: &str) -> Answer {
 }
 
 /// Sends wrong tokens until the rate limit applies. Returns the number of requests answered before.
-async fn tries(api: &HttpClient) -> (u32, Answer) {
+async fn guess_until_limited(api: &HttpClient) -> (u32, Answer) {
     for n in 0.. {
         let answer = with(api, &format!("wrong-{n}")).await;
         if answer.status != ErrorCode::Unauthenticated.status() {
@@ -31,7 +31,7 @@ async fn only_a_client_with_many_wrong_tokens_is_rate_limited() {
     let daemon = Daemon::start().await;
     let api = HttpClient::of(&daemon);
     let began = Instant::now();
-    let (answered, refused) = tries(&api).await;
+    let (answered, refused) = guess_until_limited(&api).await;
     let refilled = (began.elapsed().as_secs_f64() / limits::AUTH_FAILURE_PERIOD.as_secs_f64()) as u32;
     let failures = limits::AUTH_FAILURES.get();
     assert!((failures..=failures + refilled).contains(&answered), "{answered}");
