@@ -34,7 +34,7 @@ impl LogPosition {
         let mut state = command.lock();
         let is_free = match state.primary_reader {
             PrimaryReader::Absent => false,
-            // An older sandboxd would not report when its reader leaves.
+            // A reader without a number is an older sandboxd, which would not report when it leaves.
             PrimaryReader::Expected { until } => next == 1 && reader != 0 && Instant::now() < until,
             PrimaryReader::Reserved(_) => true,
             PrimaryReader::Reading(_) => reader != 0 && reader == state.reader,

@@ -14,8 +14,8 @@ use crate::deadlines::{TRANSFER, UNLIMITED};
 use crate::request::{RequestBuilder, json};
 use crate::{Body, BoxError, Client, Error};
 
-/// Maximum standstill of a stream. The daemon allows a sender five minutes and a command half a minute.
-const STANDSTILL: Duration = Duration::from_secs(6 * 60);
+/// Maximum time without progress. The daemon waits five minutes for a sender, and half a minute for a command.
+const MAX_STALL: Duration = Duration::from_secs(6 * 60);
 
 impl Client {
     /// Writes to a command's standard input, and closes it afterwards if `close` is set. Empty data only closes it.
@@ -47,7 +47,8 @@ impl Client {
     }
 
     /// Same as [`write_stdin`](Self::write_stdin) for a stream of any length. A command that reads slowly slows the
-    /// stream. An error of the stream ends the call and closes nothing. Data that was sent before stays written.
+    /// stream down. An error of the stream ends the call, and the input stays open. Data that was sent before stays
+    /// written.
     pub async fn stream_stdin<E>(
         &self,
         sandbox: &SandboxId,
@@ -61,16 +62,16 @@ impl Client {
         let (moved, mut moves) = watch::channel(());
         let data = data.inspect(move |_| moved.send_replace(()));
         let request = self.stdin(sandbox, command, close).body(Body::stream(data));
-        let standstill = async {
-            while let Ok(Ok(())) = timeout(STANDSTILL, moves.changed()).await {}
+        let stalled = async {
+            while let Ok(Ok(())) = timeout(MAX_STALL, moves.changed()).await {}
             // After the end of the data, only the response is awaited, for the same time.
             if moves.has_changed().is_err() {
-                sleep(STANDSTILL).await;
+                sleep(MAX_STALL).await;
             }
         };
         tokio::select! {
             done = json(request, UNLIMITED) => done,
-            () = standstill => Err(Error::Silent { after: STANDSTILL }),
+            () = stalled => Err(Error::Silent { after: MAX_STALL }),
         }
     }
 

@@ -48,7 +48,7 @@ impl Workspace {
             }
         }
         // If not all names of a directory were kept, the walk ended early.
-        page.more |= walk.is_cut_short();
+        page.more |= walk.ended_early();
         Ok(page.into_messages())
     }
 }

@@ -18,9 +18,9 @@ use crate::limits::{MAX_WALK_BYTES, MAX_WALK_DEPTH};
 #[derive(Debug)]
 pub(super) struct Walk {
     levels: Vec<Level>,
-    /// Maximum number of names that are kept of one directory, the first ones.
+    /// Maximum number of names that are kept of each directory. The first ones are kept.
     keep: usize,
-    /// The end of an earlier walk. This one continues after it.
+    /// The last path of an earlier walk. This walk continues after it.
     after: Option<PathBuf>,
     /// Size of the names of all levels in bytes.
     held: usize,
@@ -35,7 +35,7 @@ struct Level {
     path: PathBuf,
     names: std::vec::IntoIter<Name>,
     held: usize,
-    /// There are more names, and they were not kept.
+    /// Whether the directory has more names than were kept.
     is_cut: bool,
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Entry {
     pub(super) name: OsString,
     /// Relative to the workspace.
     pub(super) path: PathBuf,
-    /// It was a directory when its name was read.
+    /// Whether it was a directory when its name was read.
     pub(super) is_dir: bool,
     /// 1 for an entry of the first directory.
     pub(super) depth: usize,
-    /// An earlier walk has returned this entry, but perhaps not everything beneath it.
+    /// Whether an earlier walk has returned this entry. Entries beneath it may still be missing.
     pub(super) seen: bool,
 }
 
@@ -101,7 +101,7 @@ impl Walk {
     }
 
     /// Whether the walk ended before the end of the tree.
-    pub(super) fn is_cut_short(&self) -> bool {
+    pub(super) fn ended_early(&self) -> bool {
         self.ended_early
     }
 
@@ -112,7 +112,8 @@ impl Walk {
             let level = self.levels.last_mut()?;
             let Some(Name { name, is_dir }) = level.names.next() else {
                 if level.is_cut {
-                    // Later entries would wrongly appear to follow all of its names.
+                    // All later entries come after the names that were not kept. If they were returned, a walk that
+                    // continues after them would never return those names.
                     self.levels.clear();
                     self.ended_early = true;
                     return None;

@@ -30,7 +30,7 @@ pub(crate) struct Spec {
     pub(crate) id: String,
     pub(crate) argv: Vec<String>,
     pub(crate) cwd: std::path::PathBuf,
-    /// No program was named, so a shell waits for input.
+    /// Whether the program is the default shell, because the request named none.
     pub(crate) is_shell: bool,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct State {
     pub(super) size: Size,
     /// Offset of the last change of size. Earlier output was written for another size.
     pub(super) resized_at: u64,
-    /// Closed at the end.
+    /// `None` after the end.
     pty: Option<Arc<Pty>>,
     main_collected: bool,
     pub(super) ended: Option<v1::TerminalEnded>,
 }
 
-/// A terminal that was opened.
+/// A terminal, running or ended.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     spec: Spec,
@@ -121,8 +121,7 @@ impl Terminal {
         self.changed.notify_waiters();
     }
 
-    /// Writes `data` after the inputs of others. If the program reads too little, the error says how much was
-    /// written.
+    /// Writes `data` after earlier inputs. If the program reads too little, the error says how much was written.
     pub(crate) async fn input(&self, data: &[u8]) -> Result<(), Kind> {
         let deadline = Instant::now() + INPUT_WAIT;
         let _turn = self.input_queue.turn(data.len(), deadline).await?;
@@ -144,7 +143,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Changes the size. Setting the current size succeeds without notifying anyone.
+    /// Changes the size. Setting the current size succeeds and notifies no viewer.
     pub(crate) fn resize(&self, size: Size) -> Result<(), Kind> {
         let mut state = self.lock();
         let pty = state.pty.clone().ok_or_else(|| self.has_ended())?;
@@ -166,7 +165,7 @@ impl Terminal {
         match self.pty() {
             None => false,
             Some(_) if !self.spec.is_shell => true,
-            // If the kernel does not say, assume that it is busy.
+            // If the kernel reports no foreground group, the terminal counts as busy.
             Some(pty) => pty.foreground().map_or(true, |group| group != self.main),
         }
     }
@@ -245,7 +244,7 @@ fn first_of(argv: &[String]) -> Vec<String> {
     for arg in argv {
         let kept = arg.floor_char_boundary(left);
         to_wire.push(arg[..kept].to_owned());
-        // An empty argument costs a byte too.
+        // Each argument counts one byte more, so that the number of empty arguments is limited.
         left = left.saturating_sub(kept + 1);
         if left == 0 {
             break;
