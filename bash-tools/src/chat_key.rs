@@ -31,7 +31,8 @@ impl ChatKey {
         Self::new("chat:", id)
     }
 
-    /// Creates the key of a temporary chat. Only a ticket leads here, see [`TemporaryChats`](crate::session::TemporaryChats).
+    /// Creates the key of a temporary chat. Callers must have checked its ticket; see
+    /// [`TemporaryChats`](crate::session::TemporaryChats).
     pub(crate) fn temporary(id: &str) -> Result<Self, BadChatId> {
         Self::new("tmp:", id)
     }

@@ -1,6 +1,6 @@
 //! Startup check of settings, environment and disk.
 //!
-//! It reports once, before the first request, what each gate would report at every request. It sends nothing.
+//! It reports once, before the first request, what each gate would report at every request. It makes no connections.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::fault::{Fault, Location, Problem};
 use super::settings::{Access, BashTools, DockerSettings, Provider, SECTION, Seed};
 use crate::provider::BadCredentials;
 
-/// Reports everything that would keep the tools from working.
+/// Reports everything that would prevent the tools from working.
 pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec<Fault> {
     let environment = Environment::read(Some(tools), &env);
     let mut faults = Vec::new();
@@ -49,7 +49,7 @@ pub fn preflight(tools: &BashTools, env: impl Fn(&str) -> Option<String>) -> Vec
     faults
 }
 
-/// sandboxd requires a token, and a long one if others can connect to it.
+/// sandboxd requires a token, and a long one if other machines can connect to it.
 fn orchestrator_token(docker: &DockerSettings, environment: &Environment) -> Option<Fault> {
     let token = environment.orchestrator_token.as_ref();
     let because = match docker.is_local() {

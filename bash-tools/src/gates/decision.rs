@@ -65,8 +65,7 @@ pub enum Elsewhere {
     /// A header names a remote client or contains an invalid address.
     #[error("a forwarding header is invalid or names another machine")]
     Forwarded,
-    /// The request's host is not `localhost`, `127.0.0.1` or `[::1]`. Another name may resolve to this machine only
-    /// briefly.
+    /// The request's host is not `localhost`, `127.0.0.1` or `[::1]`. Another name may be used for DNS rebinding.
     #[error("its host is not localhost")]
     Host,
     /// A page of another origin caused the request: another site, or another port of this machine, such as a

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{provider, seed};
 
-/// Why a session could not be opened. Cheap to clone, because everyone waiting for the session gets the same error.
+/// Why a session could not be opened. Cheap to clone, because all callers that wait for the session get the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The maximum number of sessions is open, and all are in use.
@@ -29,8 +29,8 @@ pub enum Error {
     /// The chat was deleted before the session was open.
     #[error("the sandbox was not opened because its chat was deleted")]
     Deleted,
-    /// The task that opened the session was ended from outside.
-    #[error("the sandbox was not opened because the app stops")]
+    /// The task that opened the session was cancelled.
+    #[error("the sandbox was not opened because the app is stopping")]
     Stopped,
 }
 

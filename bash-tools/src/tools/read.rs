@@ -1,4 +1,4 @@
-//! Reads as many lines of a file as fit, and a notice about the rest.
+//! Reads as many lines of a file as fit, and adds a notice about the rest.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::provider::{Provider, SandboxId};
 /// Number of bytes per read.
 const PART_BYTES: usize = 256 * 1024;
 
-/// Position in the file up to which lines are searched, in bytes.
+/// Maximum number of bytes that are read to find the requested lines.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Requested lines.
@@ -42,15 +42,15 @@ pub(super) enum Rest {
     CutInLine { omitted: Omitted, line: u64 },
 }
 
-/// Result of reading the requested lines.
+/// Length of the omitted part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Omitted {
     chars: usize,
-    /// Whether there may be more.
-    is_least: bool,
+    /// Whether the part may be longer.
+    is_minimum: bool,
 }
 
-/// State of the reading.
+/// What was read so far.
 struct Found {
     /// Text of the requested lines.
     bytes: Vec<u8>,
@@ -100,7 +100,7 @@ impl Lines {
         Ok(self.excerpt(&found, is_all))
     }
 
-    /// Whether nothing more is needed.
+    /// Adds a part. Returns whether no further part is needed.
     fn take(&self, found: &mut Found, part: &[u8]) -> bool {
         let end = self.first.saturating_add(self.limit);
         for line in part.split_inclusive(|byte| *byte == b'\n') {
@@ -126,7 +126,7 @@ impl Lines {
         let end = text[..cut].rfind('\n').map_or(cut, |at| at + 1);
         let shown = &text[..end];
         let next = self.first + shown.matches('\n').count() as u64;
-        let omitted = Omitted { chars: text[end..].chars().count(), is_least: !is_all };
+        let omitted = Omitted { chars: text[end..].chars().count(), is_minimum: !is_all };
         let rest = if shown.ends_with('\n') {
             Rest::Cut { omitted, next }
         } else {
@@ -165,7 +165,7 @@ impl fmt::Display for Rest {
 
 impl fmt::Display for Omitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let least = if self.is_least { "at least " } else { "" };
+        let least = if self.is_minimum { "at least " } else { "" };
         write!(f, "{least}{} characters of the requested text", self.chars)
     }
 }

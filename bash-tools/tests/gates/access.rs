@@ -1,4 +1,4 @@
-//! Responses of the route behind the token dialog.
+//! Responses of the route that the token dialog uses.
 
 use std::net::IpAddr;
 

@@ -5,20 +5,21 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVal
 use http::{StatusCode, Uri};
 use rust_embed::RustEmbed;
 
-/// The build of `web/` by `make`.
+/// The page, as `make` builds it from `web/`.
 #[derive(RustEmbed)]
 #[folder = "web/dist"]
 #[allow_missing = true]
 struct Files;
 
-/// Allows only the page's own scripts, nothing from elsewhere, and frames for previews, which have other origins.
+/// Content security policy. Allows the page's own resources, inline images, and frames for previews, which
+/// have other origins.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
      font-src 'self'; connect-src 'self'; manifest-src 'self'; frame-src http: https:; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
 /// Shown if the page was not built.
 const NOT_BUILT: &str = "<!doctype html><meta charset=utf-8><title>sandboxd chat</title><p>This program was built without its page. \
-     Run <code>make web</code> and build it again. The API works all the same.";
+     Run <code>make web</code> and build it again. The API still works.";
 
 /// Sets security headers on every response.
 pub(super) fn harden(headers: &mut HeaderMap) {
@@ -46,13 +47,13 @@ pub(super) async fn page(uri: Uri) -> Response {
         _ => match Files::get(path) {
             Some(file) => {
                 // Vite puts a digest of the content into these names.
-                let keep = if path.starts_with("assets/") {
+                let cache_control = if path.starts_with("assets/") {
                     "public, max-age=31536000, immutable"
                 } else {
                     "no-cache"
                 };
                 let kind = file.metadata.mimetype().to_owned();
-                ([(CONTENT_TYPE, kind), (CACHE_CONTROL, keep.to_owned())], file.data).into_response()
+                ([(CONTENT_TYPE, kind), (CACHE_CONTROL, cache_control.to_owned())], file.data).into_response()
             }
             None => (StatusCode::NOT_FOUND, "not found").into_response(),
         },

@@ -71,7 +71,7 @@ async fn private_routes_need_the_token_over_a_network() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_pages_cannot_change_anything() {
+async fn pages_of_other_origins_cannot_change_anything() {
     let app = TestApp::start().await;
     for (method, path) in PRIVATE.iter().filter(|(method, _)| *method != "GET") {
         for (name, value) in [

@@ -6,11 +6,12 @@ use url::Url;
 use super::super::{Error, GitUrlFault, Result};
 use super::GitSeed;
 
-/// Maximum length of a revision in bytes: the maximum length of a file name, which refs are.
+/// Maximum length of a revision in bytes. Git stores refs as files, whose names may have 255 bytes including the suffix
+/// `.lock`.
 const MAX_REVISION_BYTES: usize = 250;
 
-/// Maximum length of a URL, a user name and a token in bytes. All are variables of one command, which may have 32 KiB
-/// of them.
+/// Maximum length of a URL, a user name and a token in bytes. All are environment variables of one command, which may
+/// have 32 KiB of them.
 const MAX_URL_BYTES: usize = 4096;
 /// See [`MAX_URL_BYTES`].
 const MAX_CREDENTIAL_BYTES: usize = 4096;
@@ -72,8 +73,8 @@ fn check_url(text: &str, allow_http: bool) -> std::result::Result<Url, GitUrlFau
     Ok(url)
 }
 
-/// A name that git-check-ref-format(1) allows and that neither git nor a shell reads as an option, a pattern or an
-/// expression.
+/// Whether the text is a name that git-check-ref-format(1) allows, and that neither git nor a shell reads as an option,
+/// a pattern or an expression.
 fn is_revision(text: &str) -> bool {
     let is_odd =
         |char: char| char.is_whitespace() || char.is_control() || "~^:?*[\\@{\"'`$;&|<>()!#".contains(char);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_an_address_is_refused_and_not_repeated() {
+    fn a_password_in_a_url_is_rejected_and_not_repeated() {
         for url in
             ["https://me:hunter2@git.example/a", "https://hunter2@git.example/a", "https://hunter2 @git"]
         {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_sent_over_https_only_and_on_one_line() {
+    fn a_token_needs_https_and_must_be_one_line() {
         let with = |url, token: &str| {
             let credentials = Some(GitCredentials::token(token.into()));
             GitSeed { credentials, allow_http: true, ..seed(url) }

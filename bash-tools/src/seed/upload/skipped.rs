@@ -2,7 +2,7 @@
 //!
 //! A list of names cannot guarantee that no secret is uploaded. It skips names that usually contain one. Names are
 //! compared at any depth and ignoring case. `data` is in the list because it contains the app's own database. A
-//! project with sources in a directory of that name needs another name for it.
+//! project must not keep sources in a directory of that name.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -115,8 +115,8 @@ pub(super) fn is_skipped(path: &Path, is_file: bool) -> bool {
     GLOBS.is_match(path) || is_key(name.to_string_lossy().as_ref())
 }
 
-/// `id_` with anything but a file extension, because ssh-keygen asks for a name and people keep its beginning.
-/// `id_map.ts` is a source file.
+/// Whether a name begins with `id_` and has no extension. ssh-keygen asks for a name, and users often keep the
+/// beginning of its suggestion. `id_map.ts` is a source file.
 fn is_key(name: &str) -> bool {
     let is_prefixed = name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("id_"));
     is_prefixed && !name.contains('.')
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_and_secret_files_are_skipped_at_any_depth_and_in_any_case() {
-        let omitted = [
+    fn build_results_and_secrets_are_skipped_at_any_depth_and_in_any_case() {
+        let skipped = [
             ".git",
             "node_modules",
             ".next",
@@ -171,7 +171,7 @@ mod tests {
             ".yarnrc.yml",
             ".m2/settings.xml",
         ];
-        for path in omitted {
+        for path in skipped {
             for path in [path.to_owned(), path.to_uppercase(), format!("a/B/{path}")] {
                 assert!(is_skipped(Path::new(&path), false), "{path}");
             }

@@ -3,7 +3,7 @@
 //! No process waits between two calls. Each call is a new bash that starts with the state that the previous one left.
 //! A waiting process would be lost when the sandbox is parked, its machine stops or its memory is full. It would need
 //! a channel that one provider does not have, and the time limit of a single command could not apply to it. A hanging
-//! command would block it forever. The state is a file beside the workspace's own programs. It is written atomically.
+//! command would block it forever. The state is a file in the workspace's directory `.remcochat`, written atomically.
 //!
 //! The following state is kept:
 //!
@@ -15,10 +15,12 @@
 //! - umask, soft limits, arguments of `set --`, and `$?`
 //!
 //! Background processes continue but are not jobs of the next call: `jobs`, `wait` and `$!` do not know them. File
-//! descriptors opened by `exec` are not kept. `exit` ends the call but not the shell. A call that is killed, becomes
-//! another program, or ends by its own EXIT trap leaves the state unchanged and reports that. An ERR trap runs once
-//! more if the last command fails. Local variables of a function that ends the shell are kept as if they were not
-//! local. Concurrent calls wait for each other.
+//! descriptors opened by `exec` are not kept. `exit` ends the call but not the shell. Local variables of a function
+//! that ends the shell are kept as if they were not local. An ERR trap runs once more if the last command fails.
+//! Concurrent calls wait for each other.
+//!
+//! A call leaves the state unchanged and reports that if it is killed, replaces its shell with `exec`, or exits with an
+//! EXIT trap of its own.
 //!
 //! `shell/call.sh` wraps a command from outside, `shell/session.sh` from inside.
 
@@ -77,7 +79,7 @@ impl Toolkit {
             Ok(script) => script,
             Err(error) => return stream::iter([Err(error)]).left_stream(),
         };
-        let starting = with_unknown_effect(self.start_script(script));
+        let starting = with_end_notice(self.start_script(script));
         let outputs = bash::stream(starting, self.pace(), limits.output, cancel.clone());
         let with_notice =
             move |output| if cancel.is_cancelled() { with_cancel_notice(output) } else { output };
@@ -122,17 +124,17 @@ fn pieces(command: &str) -> impl Iterator<Item = &str> {
     std::iter::once(first).chain(more)
 }
 
-/// The command, with a notice if it was ended and its effect on the shell is unknown.
-fn with_unknown_effect(starting: Starting) -> Starting {
+/// Adds a notice if the command was ended, because the state is then unchanged.
+fn with_end_notice(starting: Starting) -> Starting {
     let report = |event| {
         let is_cut = matches!(&event, Ok(Event::Ended(end)) if end.reason != EndReason::Exited);
-        let word = is_cut.then(|| Ok(Event::Stderr(format!("[{STATE_UNCHANGED}]\n").into())));
-        stream::iter(word.into_iter().chain([event]))
+        let notice = is_cut.then(|| Ok(Event::Stderr(format!("[{STATE_UNCHANGED}]\n").into())));
+        stream::iter(notice.into_iter().chain([event]))
     };
     starting.map(move |running| Ok(Running::new(running?.flat_map(report).boxed()))).boxed()
 }
 
-/// Same, for a cancelled command, for which no event arrives.
+/// Like [`with_end_notice`], for a cancelled command, which sends no further event.
 fn with_cancel_notice(mut output: BashOutput) -> BashOutput {
     if output.exit_code == CANCELLED {
         output.stderr.push(' ');

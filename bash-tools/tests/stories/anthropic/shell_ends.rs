@@ -35,17 +35,17 @@ async fn a_failed_command_keeps_the_state(fixture: &Fixture) {
 async fn a_command_that_ends_the_shell_leaves_the_previous_state(fixture: &Fixture) {
     let tools = fixture.tools("1");
     write(&tools, &[("x=1", "")]).await;
-    let as_before = |reported: &BashOutput| reported.stderr.contains("command did not change");
+    let is_unchanged = |reported: &BashOutput| reported.stderr.contains("command did not change");
     let reported = shell(&tools, "x=2; exec echo other").await;
     assert_eq!((reported.stdout.as_str(), reported.exit_code), ("other\n", 0));
-    assert!(as_before(&reported), "{reported:?}");
+    assert!(is_unchanged(&reported), "{reported:?}");
     let reported = shell(&tools, "x=3; kill -KILL $$").await;
-    assert!(reported.exit_code == 137 && as_before(&reported), "{reported:?}");
+    assert!(reported.exit_code == 137 && is_unchanged(&reported), "{reported:?}");
     let reported = shell(&tools, "x=4; trap 'echo bye' EXIT; exit 5").await;
-    assert!(reported.stdout == "bye\n" && reported.exit_code == 5 && as_before(&reported), "{reported:?}");
+    assert!(reported.stdout == "bye\n" && reported.exit_code == 5 && is_unchanged(&reported), "{reported:?}");
     write(&tools, &[("echo $x", "1\n")]).await;
     let reported = shell(&tools, "x=5; rm -rf .remcochat").await;
-    assert!(reported.exit_code == 0 && as_before(&reported), "{reported:?}");
+    assert!(reported.exit_code == 0 && is_unchanged(&reported), "{reported:?}");
 }
 
 async fn a_command_that_times_out_leaves_the_previous_state(fixture: &Fixture) {
@@ -89,7 +89,7 @@ async fn an_unreadable_state_is_reported_and_discarded(fixture: &Fixture) {
         write(&tools, &[("echo $x", "2\n")]).await;
         restart(&tools).await;
     }
-    // As complete as one that this shell wrote.
+    // A state that looks complete, but ends the shell when it is restored.
     run(&tools, r"printf 'shell 1\0exit 0\0end 3\0' >.remcochat/shell").await;
     let reported = shell(&tools, "echo ran").await;
     assert!(reported.stdout.is_empty() && reported.stderr.contains("was not run"), "{reported:?}");

@@ -55,7 +55,7 @@ export async function openStored(id: string): Promise<void> {
     noteModel(id, stored.model);
     put(id, { state: "ready", conversation });
     if (stored.running) void conversation.follow();
-    letGo(id);
+    closeIdle(id);
   } catch (thrown) {
     suspect(thrown);
     const missing = thrown instanceof ApiError && thrown.status === 404;
@@ -87,7 +87,7 @@ export function forgetConversation(id: string): void {
   });
 }
 
-/** The page has become visible. Another window may have changed the chat. */
+/** Reads the chat again when the page becomes visible, because another window may have changed it. */
 export function refreshInView(id: string | null): void {
   const entry = id === null ? undefined : useConversations.getState().entries[id];
   if (entry?.state === "ready") void entry.conversation.refresh();
@@ -104,7 +104,7 @@ function put(id: string, entry: Entry): void {
   useConversations.setState(({ entries }) => ({ entries: { ...entries, [id]: entry } }));
 }
 
-function letGo(keep: string): void {
+function closeIdle(keep: string): void {
   const { entries, draftId } = useConversations.getState();
   const idle = Object.entries(entries).filter(([id, entry]) => {
     if (id === keep || id === draftId || liveOf(id).running || liveOf(id).elsewhere) return false;

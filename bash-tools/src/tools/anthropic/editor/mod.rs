@@ -30,7 +30,7 @@ const TRIES: usize = 5;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields, remote = "Self")]
 pub enum EditorInput {
-    /// Shows a file with line numbers, or a directory with one more level.
+    /// Shows a file with line numbers, or two levels of a directory.
     View {
         /// Path of the file or directory.
         path: String,
@@ -49,7 +49,7 @@ pub enum EditorInput {
     StrReplace {
         /// Path of the file.
         path: String,
-        /// Text to replace, with white space and line endings as the file is shown.
+        /// Text to replace, with white space and line endings exactly as shown by a view.
         old_str: String,
         /// New text. Empty if absent.
         #[serde(default)]
@@ -105,7 +105,7 @@ impl Toolkit {
         }
         let (offset, limit) = lines_of(range)?;
         let input = ReadFileInput { path: path.to_owned(), offset, limit };
-        Ok(shown(&self.excerpt(&input).await.map_err(error_messages_follow_the_editors_documentation)?))
+        Ok(shown(&self.excerpt(&input).await.map_err(with_editor_fields)?))
     }
 
     async fn create(&self, path: &str, content: Bytes) -> Result<()> {
@@ -117,7 +117,7 @@ impl Toolkit {
     }
 
     async fn change(&self, path: &str, change: impl Fn(&str) -> Result<Changed>) -> Result<String> {
-        let _turn = turns(self.key(), path).lock().await;
+        let _lock = lock_for(self.key(), path).lock().await;
         for _ in 0..TRIES {
             let was = self.load(path).await?;
             let text = str::from_utf8(&was.bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
@@ -129,10 +129,7 @@ impl Toolkit {
                 ));
             }
         }
-        Err(Error::bad_input(
-            "path",
-            "names a file that changes all the time: nothing was changed".to_owned(),
-        ))
+        Err(Error::bad_input("path", "names a file that keeps changing: nothing was changed".to_owned()))
     }
 
     async fn load(&self, path: &str) -> Result<FilePart> {
@@ -148,7 +145,7 @@ impl Toolkit {
         Ok(file)
     }
 
-    /// Whether the file was unchanged since it was read.
+    /// Replaces a file if it is unchanged since it was read. Returns whether it was replaced.
     async fn replace_file(&self, path: &str, was: &FilePart, content: Bytes) -> Result<bool> {
         let replace = |sandbox| {
             let content = content.clone();
@@ -163,15 +160,15 @@ impl Toolkit {
     }
 }
 
-/// Files that share a lock wait for each other, which is harmless.
-static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
+/// Edits of files that share a lock wait for each other, which is harmless.
+static LOCKS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
 
-/// Held during a change of a file, because not every provider can detect concurrent changes.
-fn turns(chat: impl Hash, path: &str) -> &'static Mutex<()> {
+/// Returns the lock that a change of a file holds, because not every provider can detect concurrent changes.
+fn lock_for(chat: impl Hash, path: &str) -> &'static Mutex<()> {
     let mut hasher = DefaultHasher::new();
     (chat, path).hash(&mut hasher);
-    let length = TURNS.len() as u64;
-    &TURNS[usize::try_from(hasher.finish() % length).unwrap_or_default()]
+    let length = LOCKS.len() as u64;
+    &LOCKS[usize::try_from(hasher.finish() % length).unwrap_or_default()]
 }
 
 fn checked(path: &str) -> Result<&str> {
@@ -211,7 +208,8 @@ fn shown(excerpt: &Excerpt) -> String {
     }
 }
 
-fn error_messages_follow_the_editors_documentation(error: Error) -> Error {
+/// Converts errors about `readFile` fields into errors about fields of the editor.
+fn with_editor_fields(error: Error) -> Error {
     match error {
         Error::NoLine { path, offset, lines } => Error::bad_input(
             "view_range",
