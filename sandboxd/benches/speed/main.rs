@@ -2,7 +2,7 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle` or `crowd`.
+//! `lifecycle`, `crowd` or `tools`.
 
 #![expect(
     clippy::print_stdout,
@@ -21,6 +21,7 @@ mod memory;
 mod previews;
 mod table;
 mod terminals;
+mod tools;
 mod web;
 
 use std::process::ExitCode;
@@ -69,6 +70,9 @@ async fn measure() {
     }
     if wanted("crowd") {
         crowd::measure().await;
+    }
+    if wanted("tools") {
+        tools::measure().await;
     }
 }
 
