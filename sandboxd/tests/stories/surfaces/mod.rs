@@ -1,10 +1,12 @@
 //! Other protocols than the HTTP API.
 
+mod conformance;
 mod large_output;
 mod many_conversations;
 mod mcp;
 mod mcp_client;
 mod mcp_commands;
+mod mcp_http;
 mod mcp_images;
 mod mcp_skills;
 mod mcp_terminals;
