@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorData, RequestId};
+use rmcp::model::{ClientRequest, ErrorData, GetMeta, ProtocolVersion, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub(crate) struct Pipe<R> {
     writer: Option<JoinHandle<io::Result<()>>>,
     /// An answer to a message that is no request. It is sent before the next message is read.
     refusal: Option<Vec<u8>>,
-    has_request: bool,
+    is_open: bool,
 }
 
 impl<R: AsyncRead + Unpin> Pipe<R> {
@@ -46,7 +46,7 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
             output: Some(sender),
             writer: Some(tokio::spawn(write(receiver, output))),
             refusal: None,
-            has_request: false,
+            is_open: false,
         }
     }
 
@@ -74,9 +74,10 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         let refused = match frame {
             Frame::Message(text) => match decode(&text) {
                 Ok(Some(message)) => {
-                    self.has_request |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
-                    // A connection begins with a request.
-                    return Some(message).filter(|_| self.has_request);
+                    let is_request = matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
+                    self.is_open |= opens(&message);
+                    // Before the connection is open, notifications and responses mean nothing.
+                    return Some(message).filter(|_| is_request || self.is_open);
                 }
                 Ok(None) => return None,
                 Err(refused) => refused,
@@ -148,6 +149,21 @@ fn encode(framing: &OnceLock<Framing>, message: &TxJsonRpcMessage<RoleServer>) -
     let framing = framing.get().copied().unwrap_or(Framing::Lines);
     // Messages have string keys and finite numbers, so they can always be serialized.
     framing.encode(&serde_json::to_vec(message).unwrap_or_default())
+}
+
+/// Whether the message opens a connection: the handshake, or the first modern request. `server/discover` does not.
+fn opens(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    let RxJsonRpcMessage::<RoleServer>::Request(message) = message else { return false };
+    match &message.request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::DiscoverRequest(_) => false,
+        request => {
+            let meta = request.get_meta();
+            let is_complete = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+            let version = meta.protocol_version();
+            is_complete && version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version))
+        }
+    }
 }
 
 type Refused = (ErrorData, Option<RequestId>);

@@ -14,3 +14,4 @@ mod mcp_tokens;
 mod openapi_tools;
 mod published;
 mod stdio;
+mod stdio_framing;
