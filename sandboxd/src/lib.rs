@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::api::ApiState;
+use crate::api::{ApiState, Surfaces};
 use crate::config::Config;
 use crate::engine::{Engine, ImageSource};
 use crate::metrics::Metrics;
@@ -100,10 +100,25 @@ pub fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, Result<(), Error>> {
-    Box::pin(serve(config, listener, shutdown))
+    run_with(config, listener, shutdown, api::surfaces)
 }
 
-async fn serve(config: Config, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
+/// Serves like [`run`], with other surfaces.
+pub fn run_with(
+    config: Config,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+    surfaces: Surfaces,
+) -> BoxFuture<'static, Result<(), Error>> {
+    Box::pin(serve(config, listener, shutdown, surfaces))
+}
+
+async fn serve(
+    config: Config,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+    surfaces: Surfaces,
+) -> Result<(), Error> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let instance = Arc::new(state_dir.instance()?);
     let token = match &config.admin_token {
@@ -134,7 +149,7 @@ async fn serve(config: Config, listener: TcpListener, shutdown: CancellationToke
         config.tool_tokens.clone(),
         config.allowed_hosts.clone(),
     );
-    let router = api::router(state, &instance, shutdown.clone());
+    let router = api::router(state, &instance, shutdown.clone(), surfaces);
     let serve = api::serve(listener, router, shutdown.clone());
     info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
 

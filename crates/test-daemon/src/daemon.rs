@@ -7,6 +7,7 @@ use sandbox_api::SandboxId;
 use sandbox_api::command::EndReason;
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
+use sandboxd::api::Surfaces;
 use tokio::net::TcpListener;
 use tokio::process::Child;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -48,13 +49,18 @@ impl Daemon {
 
     /// Starts in a home that an earlier daemon may have used. Returns when the daemon is ready.
     pub async fn start_in(home: Home) -> Self {
+        Self::start_with(home, sandboxd::api::surfaces).await
+    }
+
+    /// Starts with other surfaces than the daemon has.
+    pub async fn start_with(home: Home, surfaces: Surfaces) -> Self {
         let config = home.config();
         sandboxd::telemetry::init(&config.log_filter, false);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let shutdown = CancellationToken::new();
         let (running, ended) = mpsc::channel();
-        let run = sandboxd::run(config, listener, shutdown.clone());
+        let run = sandboxd::run_with(config, listener, shutdown.clone(), surfaces);
         let task = tokio::spawn(async move {
             let _running = running;
             run.await

@@ -39,7 +39,7 @@ mod verb;
 
 use axum::http::HeaderValue;
 
-pub use router::router;
+pub use router::{SurfaceSetup, Surfaces, router, surfaces};
 pub use server::serve;
 pub use state::ApiState;
 

@@ -5,9 +5,8 @@ use std::sync::{Arc, LazyLock};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use bytes::Bytes;
-use surface_caller::Callers;
+use surface_caller::Shared;
 use tokio_util::sync::CancellationToken;
-use toolbox::Memory;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -81,19 +80,39 @@ pub(super) fn document() -> Bytes {
     routes().into_document()
 }
 
+/// What the servers of surfaces need.
+pub struct SurfaceSetup {
+    /// What all of them use together.
+    pub shared: Shared,
+    /// Signs what the MCP server issues.
+    pub mcp_key: [u8; 32],
+    /// Ends open streams.
+    pub shutdown: CancellationToken,
+}
+
+/// Creates the routes of surfaces.
+pub type Surfaces = fn(SurfaceSetup) -> Router;
+
+/// The routes of all surfaces.
+pub fn surfaces(setup: SurfaceSetup) -> Router {
+    Router::new().nest_service("/tools", openapi_tools::routes(setup.shared.clone())).merge(mcp::http(
+        setup.shared,
+        setup.mcp_key,
+        setup.shutdown,
+    ))
+}
+
 /// Builds the router of the API and of the surfaces on it. Open streams of surfaces end at the shutdown.
-pub fn router(state: ApiState, instance: &Instance, shutdown: CancellationToken) -> Router {
+pub fn router(
+    state: ApiState,
+    instance: &Instance,
+    shutdown: CancellationToken,
+    surfaces: Surfaces,
+) -> Router {
     let api = with_layers(routes().into_router(), state.clone());
-    let callers: Arc<dyn Callers> = Arc::new(surface::Routes::new(api));
-    // Shared, so that the limit on images is one for all surfaces.
-    let memory = Memory::default();
-    with_layers(
-        routes()
-            .into_router()
-            .nest_service("/tools", openapi_tools::routes(Arc::clone(&callers), memory.clone()))
-            .route_service("/mcp", mcp::http(callers, memory, instance.surface_key("mcp"), shutdown)),
-        state,
-    )
+    let shared = Shared::new(Arc::new(surface::Routes::new(api)));
+    let setup = SurfaceSetup { shared, mcp_key: instance.surface_key("mcp"), shutdown };
+    with_layers(routes().into_router().merge(surfaces(setup).with_state(())), state)
 }
 
 fn with_layers(router: Router<ApiState>, state: ApiState) -> Router {

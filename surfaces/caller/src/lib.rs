@@ -3,16 +3,40 @@
 //! A surface is a server for a protocol other than the daemon's HTTP API. It is a client of the daemon: each of its requests
 //! carries the token of the caller that it serves.
 
+mod bodies;
+
+use std::sync::Arc;
+
 use http::HeaderMap;
 use http::request::Parts;
 use sandbox_client::Client;
-use toolbox::{Namespace, NamespaceError};
+use toolbox::{Memory, Namespace, NamespaceError};
+
+pub use bodies::{Bodies, BodyError, BodyShare, MAX_BODY_BYTES};
 
 /// Headers that name the host's conversation. The first one that a request has is used.
 const SESSION_HEADERS: [&str; 2] = ["x-sandbox-session", "x-openwebui-chat-id"];
 
 /// Headers that name the host's user.
 const USER_HEADERS: [&str; 3] = ["x-sandbox-user", "x-openwebui-user-id", "x-librechat-user-id"];
+
+/// What the servers of all surfaces use together, so that each limit is one for all of them. Cheap to clone.
+#[derive(Clone)]
+pub struct Shared {
+    /// Identifies callers.
+    pub callers: Arc<dyn Callers>,
+    /// What calls remember for later ones.
+    pub memory: Memory,
+    /// Memory for request bodies.
+    pub bodies: Bodies,
+}
+
+impl Shared {
+    /// Creates it with all memory free.
+    pub fn new(callers: Arc<dyn Callers>) -> Self {
+        Self { callers, memory: Memory::default(), bodies: Bodies::default() }
+    }
+}
 
 /// Finds out who sent a request.
 pub trait Callers: Send + Sync + 'static {

@@ -2,28 +2,34 @@
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use rmcp::ServerHandler;
+use rmcp::model::{ErrorData, JsonRpcError};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use surface_caller::Callers;
+use surface_caller::{Bodies, BodyError, MAX_BODY_BYTES, Shared};
 use tokio_util::sync::CancellationToken;
-use toolbox::Memory;
 
 use crate::server::{Server, Source};
 use crate::sessions::{Ids, Sessions};
 
-/// Serves the requests of the route `/mcp`.
-pub type Service = StreamableHttpService<Server, Sessions>;
+/// Creates the route `/mcp`. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
+/// a secret of the installation. It signs the ids of sessions.
+pub fn http(shared: Shared, key: [u8; 32], shutdown: CancellationToken) -> Router {
+    http_with(shared, key, shutdown, |server| server)
+}
 
-/// Maximum length of a request's body in bytes.
-const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
-
-/// Creates the service. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is a
-/// secret of the installation. It signs the ids of sessions.
-pub fn http(
-    callers: Arc<dyn Callers>,
-    memory: Memory,
+/// Creates the route like [`http`], for a server with additions: `extend` wraps the server of each session and request.
+pub fn http_with<H: ServerHandler>(
+    shared: Shared,
     key: [u8; 32],
     shutdown: CancellationToken,
-) -> Service {
+    extend: impl Fn(Server) -> H + Send + Sync + 'static,
+) -> Router {
     let ids = Ids::new(key);
     // The daemon's router has checked both headers by its own list of hosts.
     let mut config = StreamableHttpServerConfig::default()
@@ -33,6 +39,32 @@ pub fn http(
         .with_json_response(true)
         .with_cancellation_token(shutdown);
     config.session_store = Some(Arc::new(ids.clone()));
-    let create = move || Ok(Server::new(Source::Requests(Arc::clone(&callers)), memory.clone()));
-    StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config)
+    let Shared { callers, memory, bodies } = shared;
+    let create = move || Ok(extend(Server::new(Source::Requests(Arc::clone(&callers)), memory.clone())));
+    let service = StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config);
+    Router::new().route_service("/mcp", service).layer(from_fn_with_state(bodies, read_body))
+}
+
+/// Reads the body of a request. Its share of the memory becomes an extension of the request, which the call keeps.
+async fn read_body(State(bodies): State<Bodies>, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    match bodies.read(&head.headers, body).await {
+        Ok((bytes, share)) => {
+            head.extensions.insert(share);
+            next.run(Request::from_parts(head, Body::from(bytes))).await
+        }
+        Err(error) => refusal(error),
+    }
+}
+
+/// The response to a request whose body was not read. Its id is unknown.
+fn refusal(error: BodyError) -> Response {
+    let data = match error {
+        BodyError::NoMemory => ErrorData::internal_error(error.to_string(), None),
+        BodyError::TooLarge | BodyError::Incomplete | BodyError::Late => {
+            ErrorData::invalid_request(error.to_string(), None)
+        }
+    };
+    let message = serde_json::to_string(&JsonRpcError::new(None, data)).unwrap_or_default();
+    (error.status(), [(CONTENT_TYPE, "application/json")], message).into_response()
 }

@@ -1,17 +1,20 @@
 //! sandboxd's tools over the Model Context Protocol (MCP), for hosts such as Claude Code, Cursor and Open WebUI.
 //!
-//! - [`http`]: streamable HTTP, as a service for the daemon's router
+//! - [`http`]: streamable HTTP, as a route for the daemon's router
 //! - [`stdio`]: standard input and output, for a host that starts a program
 //!
 //! Both serve the revision 2026-07-28 and the older ones with a handshake. Every call goes to the daemon as a request
 //! of its HTTP API, with the caller's own token. The server has no other way to a sandbox.
 
+mod framing;
 mod http_server;
+mod pipe;
 mod progress;
 mod resources;
 mod server;
 mod sessions;
 mod stdio;
 
-pub use http_server::{Service, http};
+pub use http_server::{http, http_with};
+pub use server::Server;
 pub use stdio::{Error, stdio};

@@ -111,7 +111,7 @@ fn handshake() -> InitializeRequestParams {
 }
 
 /// The open sessions.
-pub struct Sessions {
+pub(crate) struct Sessions {
     open: LocalSessionManager,
     ids: Ids,
     /// Ids in the order of their opening. Some may be closed already.

@@ -1,9 +1,10 @@
-//! Standard input and output: messages separated by line feeds.
+//! Standard input and output.
 
 use rmcp::ServiceExt;
 use sandbox_client::Client;
 use toolbox::{Memory, Namespace, NamespaceError, Toolbox};
 
+use crate::pipe::Pipe;
 use crate::server::{Server, Source};
 
 /// Why the server on standard input and output has ended.
@@ -26,7 +27,8 @@ pub async fn stdio(client: Client, session: String) -> Result<(), Error> {
     let memory = Memory::default();
     let toolbox = Toolbox::new(client, Namespace::new("stdio")?, memory.clone());
     let server = Server::new(Source::Fixed { toolbox, session }, memory);
-    let running =
-        server.serve(rmcp::transport::stdio()).await.map_err(|error| Error::Handshake(Box::new(error)))?;
+    let (input, output) = rmcp::transport::stdio();
+    let serve = server.serve(Pipe::new(input, output));
+    let running = serve.await.map_err(|error| Error::Handshake(Box::new(error)))?;
     running.waiting().await.map(drop).map_err(Error::Failed)
 }

@@ -7,55 +7,34 @@
 mod document;
 mod reply;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::to_bytes;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
-use surface_caller::{Callers, Conversation};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use surface_caller::{Conversation, Shared};
 use tokio_util::sync::CancellationToken;
-use toolbox::{Call, Memory, Progress, Toolbox};
-
-/// Maximum length of a request's body in bytes.
-const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
-
-/// Memory for all bodies together, in KiB.
-const BODIES_KIB: u32 = 64 * 1024;
-
-/// Time in which a request's body must arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+use toolbox::{Call, Progress, Toolbox};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// The description of all tools. It never changes.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document::document().to_string()));
 
-#[derive(Clone)]
-struct Server {
-    callers: Arc<dyn Callers>,
-    memory: Memory,
-    /// Memory for large bodies, in KiB.
-    bodies: Arc<Semaphore>,
-}
-
 /// Creates the routes. Requests that reach them must be authenticated, and their `Host` and `Origin` checked.
-pub fn routes(callers: Arc<dyn Callers>, memory: Memory) -> Router {
-    let server = Server { callers, memory, bodies: Arc::new(Semaphore::new(BODIES_KIB as usize)) };
+pub fn routes(shared: Shared) -> Router {
     Router::new()
         .route("/openapi.json", get(describe))
         .route("/{tool}", post(call))
         .fallback(unknown_route)
-        .with_state(server)
+        .with_state(shared)
 }
 
 async fn describe() -> Response {
@@ -66,36 +45,24 @@ async fn unknown_route() -> Response {
     reply::failure(StatusCode::NOT_FOUND, "no such route: `GET /tools/openapi.json` describes the tools")
 }
 
-async fn call(State(server): State<Server>, Path(tool): Path<String>, request: Request) -> Response {
+async fn call(State(shared): State<Shared>, Path(tool): Path<String>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let caller = server.callers.caller(&head);
+    let caller = shared.callers.caller(&head);
     let conversation = match Conversation::of(&caller.token_name, &head.headers) {
         Ok(conversation) => conversation,
         Err(error) => return reply::failure(StatusCode::BAD_REQUEST, &error.to_string()),
     };
-    let read = async {
-        let permits = permits_for(&head.headers);
-        // Never closed. Held until the arguments are decoded.
-        let permit = server.bodies.acquire_many(permits).await.ok();
-        to_bytes(body, MAX_BODY_BYTES).await.map(|body| (body, permit))
-    };
-    let (body, permit) = match timeout(BODY_TIMEOUT, read).await {
-        Ok(Ok(read)) => read,
-        Ok(Err(_)) => {
-            let problem = format!("the body is incomplete, or larger than {MAX_BODY_BYTES} bytes");
-            return reply::failure(StatusCode::PAYLOAD_TOO_LARGE, &problem);
-        }
-        Err(_) => {
-            let problem = format!("the body did not arrive within {BODY_TIMEOUT:?}");
-            return reply::failure(StatusCode::REQUEST_TIMEOUT, &problem);
-        }
+    // The share is held until the end of the call, which keeps the arguments.
+    let (body, _share) = match shared.bodies.read(&head.headers, body).await {
+        Ok(read) => read,
+        Err(error) => return reply::failure(error.status(), &error.to_string()),
     };
     let arguments = match arguments_of(&body) {
         Ok(arguments) => arguments,
         Err(problem) => return reply::failure(StatusCode::BAD_REQUEST, &problem),
     };
-    drop(permit);
-    let toolbox = Toolbox::new(caller.client, conversation.namespace, server.memory);
+    drop(body);
+    let toolbox = Toolbox::new(caller.client, conversation.namespace, shared.memory);
     let call = Call {
         session: conversation.session.as_deref(),
         progress: &NoProgress,
@@ -105,13 +72,6 @@ async fn call(State(server): State<Server>, Path(tool): Path<String>, request: R
         Ok(reply) => reply::response(reply),
         Err(error) => reply::failure(StatusCode::NOT_FOUND, &error.to_string()),
     }
-}
-
-/// Memory to reserve for a body. One without a length may have any.
-fn permits_for(headers: &HeaderMap) -> u32 {
-    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let kib = length.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES).div_ceil(1024);
-    u32::try_from(kib).unwrap_or(BODIES_KIB).min(BODIES_KIB)
 }
 
 /// Some hosts send no body for a tool without arguments.

@@ -1,10 +1,12 @@
 //! Other protocols than the HTTP API.
 
+mod conformance;
 mod large_output;
 mod many_conversations;
 mod mcp;
 mod mcp_client;
 mod mcp_commands;
+mod mcp_http;
 mod mcp_images;
 mod mcp_skills;
 mod mcp_terminals;
@@ -12,3 +14,4 @@ mod mcp_tokens;
 mod openapi_tools;
 mod published;
 mod stdio;
+mod stdio_framing;

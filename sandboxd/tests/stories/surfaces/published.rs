@@ -17,26 +17,11 @@ const NPM: [&str; 5] = [
 const NODE: &str = "24.21.0";
 const PYTHON: &str = "mcp==2.3.0";
 
-/// Scenarios of the conformance suite that need no tools of their own, and the revision of each run.
-const SCENARIOS: [(&str, &str); 11] = [
-    ("server-initialize", "2025-11-25"),
-    ("server-session-lifecycle", "2025-11-25"),
-    ("ping", "2025-11-25"),
-    ("tools-list", "2025-11-25"),
-    ("resources-list", "2025-11-25"),
-    ("dns-rebinding-protection", "2025-11-25"),
-    ("tools-list", "2026-07-28"),
-    ("resources-list", "2026-07-28"),
-    ("sep-2164-resource-not-found", "2026-07-28"),
-    ("dns-rebinding-protection", "2026-07-28"),
-    ("http-header-validation", "2026-07-28"),
-];
-
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-async fn npm() -> Option<NpmPackages> {
+pub(super) async fn npm() -> Option<NpmPackages> {
     let install = || NpmPackages::install(&directory("mcp-npm"), &NPM, Some(NODE));
     let installed = tokio::task::spawn_blocking(install).await.unwrap();
     if installed.is_none() {
@@ -46,13 +31,13 @@ async fn npm() -> Option<NpmPackages> {
 }
 
 /// A proxy that adds the token, for programs that cannot.
-struct TokenProxy {
+pub(super) struct TokenProxy {
     process: Child,
-    base: String,
+    pub(super) base: String,
 }
 
 impl TokenProxy {
-    fn start(packages: &NpmPackages, daemon: &Daemon) -> Self {
+    pub(super) fn start(packages: &NpmPackages, daemon: &Daemon) -> Self {
         let mut command = packages.script("token-proxy.mjs", include_str!("published/token-proxy.mjs"));
         let mut process = command.args([&daemon.base, TOKEN]).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
@@ -67,21 +52,6 @@ impl Drop for TokenProxy {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_conformance_suite_passes_where_it_needs_no_tools_of_its_own() {
-    let Some(packages) = npm().await else { return };
-    let daemon = Daemon::start().await;
-    let proxy = TokenProxy::start(&packages, &daemon);
-    for (scenario, revision) in SCENARIOS {
-        let mut suite = packages.program("conformance");
-        suite.args(["server", "--url", &format!("{}/mcp", proxy.base)]);
-        suite.args(["--scenario", scenario, "--spec-version", revision]);
-        let (is_passed, text) = run(suite).await;
-        assert!(is_passed, "{scenario} of {revision}: {text}");
-    }
-    daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

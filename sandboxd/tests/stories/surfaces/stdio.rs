@@ -115,5 +115,11 @@ async fn modern_requests_need_no_handshake() {
     let params = json!({ "name": "bash", "arguments": { "command": "echo hi" }, "_meta": meta });
     host.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params })).await;
     assert_eq!(host.answer(2).await["result"]["structuredContent"]["stdout"], "hi\n");
+    // Every message is JSON, whatever a command writes.
+    let command = "head -c 512K /dev/zero; head -c 512K /dev/zero | tr '\\0' '\\377'";
+    let params = json!({ "name": "bash", "arguments": { "command": command }, "_meta": meta });
+    host.send(&json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params })).await;
+    let result = host.answer(3).await["result"]["structuredContent"].clone();
+    assert!(result["stdout"].as_str().unwrap().ends_with('\u{fffd}') && result["truncated"] == true);
     daemon.kill().await;
 }
