@@ -65,6 +65,7 @@ mod socket;
 mod stdin;
 mod terminal;
 mod transport;
+mod tunnel;
 mod watch;
 
 use std::sync::Arc;

@@ -48,9 +48,9 @@ impl NpmPackages {
     }
 }
 
-/// Installs a package of PyPI in a virtual environment at `target`, which is kept, and returns its Python. `None`
+/// Installs packages of PyPI in a virtual environment at `target`, which is kept, and returns its Python. `None`
 /// without Python or the registry. Blocks.
-pub fn python_with(target: &Path, package: &str) -> Option<PathBuf> {
+pub fn python_with(target: &Path, packages: &[&str]) -> Option<PathBuf> {
     let _lock = lock(target)?;
     let python = target.join("bin/python");
     if !python.exists() {
@@ -59,8 +59,34 @@ pub fn python_with(target: &Path, package: &str) -> Option<PathBuf> {
         venv.output().is_ok_and(|output| output.status.success()).then_some(())?;
     }
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
     pip.output().is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+/// Downloads a package of PyPI without its dependencies to `target`, which is kept, and returns its wheel. `python` is
+/// one of [`python_with`]. `None` without the registry. Blocks.
+pub fn wheel_of(python: &Path, target: &Path, package: &str) -> Option<PathBuf> {
+    let _lock = lock(target)?;
+    let wheel = || {
+        let files = std::fs::read_dir(target).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+    };
+    if let Some(wheel) = wheel() {
+        return Some(wheel);
+    }
+    let mut pip = Command::new(python);
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+    ]);
+    pip.args(["--no-cache-dir", "--dest"]).arg(target).arg(package);
+    pip.output().is_ok_and(|output| output.status.success()).then(wheel)?
 }
 
 /// Creates the directory, and waits until no other test installs there.

@@ -82,11 +82,23 @@ impl Namespace {
     }
 
     /// The session key of a host's conversation.
-    pub(crate) fn key_of(&self, session: &str) -> Result<String, Error> {
-        self.key(Kind::Host, session).map_err(bad_session)
+    pub(crate) fn host_key(&self, session: &str) -> Result<String, NamespaceError> {
+        self.key(Kind::Host, session)
     }
 
-    fn contains(&self, key: &str) -> bool {
+    /// The same, with an error for the model.
+    pub(crate) fn key_of(&self, session: &str) -> Result<String, Error> {
+        self.host_key(session).map_err(bad_session)
+    }
+
+    /// Whether a session key is in a namespace of this client or of one of its users.
+    pub fn is_of_client(client: &str, key: &str) -> bool {
+        let rest = encoded(client).ok().and_then(|client| key.strip_prefix("mcp:")?.strip_prefix(&client));
+        rest.is_some_and(|rest| rest.starts_with(':'))
+    }
+
+    /// Whether a session key is in this namespace.
+    pub fn contains(&self, key: &str) -> bool {
         key.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(':'))
     }
 }
@@ -126,10 +138,15 @@ impl Sandboxes {
         session: &str,
     ) -> Result<SandboxId, Error> {
         let key = namespace.key_of(session)?;
-        if let Some(sandbox) = lock(&self.known).get(&key) {
-            return Ok(sandbox.clone());
+        if let Some(sandbox) = self.known(&key) {
+            return Ok(sandbox);
         }
         Ok(self.open(client, key).await?.sandbox)
+    }
+
+    /// The sandbox of a session key, if it was used before.
+    pub(crate) fn known(&self, key: &str) -> Option<SandboxId> {
+        lock(&self.known).get(key).cloned()
     }
 
     /// Opens the sandbox with a name, or a new one.
@@ -145,7 +162,7 @@ impl Sandboxes {
                 .map_err(|error| Error::Argument { field: "name", problem: error.to_string() })?,
             None => namespace.key(Kind::Random, &Uuid::new_v4().to_string()).map_err(bad_session)?,
         };
-        self.open(client, key).await
+        Ok(self.open(client, key).await?)
     }
 
     /// Opens the sandbox of a host's conversation, even if it was opened before.
@@ -156,10 +173,11 @@ impl Sandboxes {
         session: &str,
     ) -> Result<Opened, Error> {
         let key = namespace.key_of(session)?;
-        self.open(client, key).await
+        Ok(self.open(client, key).await?)
     }
 
-    async fn open(&self, client: &Client, key: String) -> Result<Opened, Error> {
+    /// Opens the sandbox of a session key.
+    pub(crate) async fn open(&self, client: &Client, key: String) -> Result<Opened, sandbox_client::Error> {
         let request = CreateSandbox {
             session_key: key.clone(),
             ports: Some(PORTS.map(u32::from).to_vec()),
@@ -247,6 +265,10 @@ mod tests {
             assert!(!other.unwrap().contains(&key));
         }
         assert!(!ann.contains("chat:1") && !ann.contains("tmp:1"));
+        assert!(Namespace::is_of_client("chat", &key) && !Namespace::is_of_client("cha", &key));
+        for stranger in ["chat:ann", "", "mcp"] {
+            assert!(!Namespace::is_of_client(stranger, &key), "{stranger}");
+        }
         assert_ne!(key, ann.key(Kind::Named, "a:b").unwrap());
     }
 

@@ -7,6 +7,9 @@
 //! that a page makes.
 //!
 //! Tool tokens (`SANDBOXD_TOOL_TOKENS_FILE`) are valid for surfaces, and for the requests that a surface sends.
+//!
+//! A WebSocket of the open-terminal surface carries the token in its first message. The surface checks it with
+//! [`check_late`] and bounds what a client can use before.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,11 +17,12 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hop_by_hop::is_upgrade;
 use listen::slot::ConnectionSlot;
 use sandbox_api::TOKEN_HEADER;
 
@@ -29,7 +33,10 @@ use crate::model::AdminToken;
 use crate::model::tool_tokens::ADMIN;
 
 /// Routes that need no token.
-const OPEN: [&str; 2] = ["/v1/health", "/v1/ready"];
+const OPEN: [&str; 3] = ["/v1/health", "/v1/ready", "/open-terminal/health"];
+
+/// Routes of the open-terminal surface.
+pub(super) const OPEN_TERMINAL: &str = "/open-terminal";
 
 /// Challenge that makes a browser ask for a password (RFC 7617).
 const CHALLENGE: HeaderValue = HeaderValue::from_static(r#"Basic realm="sandboxd", charset="UTF-8""#);
@@ -56,7 +63,20 @@ pub(super) fn is_open(path: &str) -> bool {
 
 /// Whether the path belongs to a surface, where tool tokens are valid.
 fn is_surface(path: &str) -> bool {
-    path == "/mcp" || path.starts_with("/tools/")
+    path == "/mcp" || path.starts_with("/tools/") || is_open_terminal(path)
+}
+
+/// Whether the path belongs to the open-terminal surface.
+pub(super) fn is_open_terminal(path: &str) -> bool {
+    path.strip_prefix(OPEN_TERMINAL).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether the request opens a WebSocket whose first message has the token.
+fn is_late(request: &Request) -> bool {
+    let path = request.uri().path().strip_prefix(OPEN_TERMINAL);
+    let terminal = path.and_then(|path| path.strip_prefix("/api/terminals/"));
+    let is_terminal = terminal.is_some_and(|id| !id.is_empty() && !id.contains('/'));
+    is_terminal && request.method() == Method::GET && is_upgrade(request.headers())
 }
 
 /// Whether a browser opens the path directly.
@@ -72,7 +92,7 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     let takes_tool_tokens = by_surface || request.extensions().get::<OfSurface>().is_some();
     let name = given.name(&state).filter(|name| takes_tool_tokens || **name == *ADMIN);
     let is_known = name.is_some();
-    if is_open(path) || is_known {
+    if is_open(path) || is_known || (given.is_nothing() && is_late(&request)) {
         drop(given);
         if let Some(name) = name {
             request.extensions_mut().insert(TokenName(name));
@@ -84,7 +104,8 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     }
     state.service.metrics().auth_failed();
     // A request without any token is no guess, so it does not count as a failure.
-    let counted = if given.is_nothing() { Ok(()) } else { state.throttle.failed(peer_of(&request)) };
+    let counted =
+        if given.is_nothing() { Ok(()) } else { state.throttle.failed(peer_of(request.extensions())) };
     let refusal = match counted {
         Ok(()) => HttpError::Unauthenticated,
         Err(wait) => HttpError::TooManyFailures { retry_after: wait.as_secs() + 1 },
@@ -98,9 +119,29 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     response
 }
 
+/// Checks a token that a surface received after the head of a request, and returns its name. `of` are the extensions of
+/// the request. The client learns only that a token is wrong, so its guesses are counted and not delayed.
+pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Option<Arc<str>> {
+    let given = Given { tokens: vec![token.as_bytes().into()], is_repeated: false };
+    let name = if token.is_empty() { None } else { given.name(state) };
+    match &name {
+        Some(_) => {
+            if let Some(slot) = of.get::<Arc<ConnectionSlot>>() {
+                slot.mark_authenticated();
+            }
+        }
+        None => {
+            state.service.metrics().auth_failed();
+            // The response is the same whether or not the client has used up its guesses.
+            let _ = state.throttle.failed(peer_of(of));
+        }
+    }
+    name
+}
+
 /// Address of the client. Requests without one share a single counter.
-fn peer_of(request: &Request) -> IpAddr {
-    request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
+fn peer_of(of: &Extensions) -> IpAddr {
+    of.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 
 /// Returns the token of a request that passed the check. If it has two, they are the same.

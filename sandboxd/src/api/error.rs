@@ -43,6 +43,7 @@ pub(super) enum HttpError {
     BodyCut(#[source] axum::Error),
     BodyLate,
     NoUpgrade(#[source] axum::extract::ws::rejection::WebSocketUpgradeRejection),
+    NoTunnel,
     UploadPaused,
     NoMemoryForBody,
     Stopping,
@@ -111,6 +112,11 @@ impl HttpError {
             Self::NoUpgrade(_) => PublicError::new(
                 ErrorCode::InvalidRequest,
                 "this route is a WebSocket; request an upgrade (RFC 6455)",
+                json!({ "field": "upgrade" }),
+            ),
+            Self::NoTunnel => PublicError::new(
+                ErrorCode::InvalidRequest,
+                "this route carries a TCP connection; request an upgrade (`upgrade: tcp`)",
                 json!({ "field": "upgrade" }),
             ),
             Self::UploadPaused => PublicError::new(
@@ -205,16 +211,27 @@ pub(super) struct Problem {
     details: Map<String, Value>,
 }
 
+/// A body with the message in a second field.
+#[derive(serde::Serialize)]
+struct WithDetail {
+    #[serde(flatten)]
+    body: ErrorBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
 impl Problem {
-    /// Writes the body of the response.
-    pub(super) fn write_out(self, mut response: Response, request_id: &str) -> Response {
+    /// Writes the body of the response. `detail` repeats the message in a field of this name, in which clients of
+    /// open-terminal expect it.
+    pub(super) fn write_out(self, mut response: Response, request_id: &str, detail: bool) -> Response {
+        let detail = detail.then(|| self.message.clone());
         let body = ErrorBody {
             error: self.message,
             code: self.code,
             details: self.details,
             request_id: request_id.to_owned(),
         };
-        let json = serde_json::to_vec(&body).unwrap_or_default();
+        let json = serde_json::to_vec(&WithDetail { body, detail }).unwrap_or_default();
         response.headers_mut().insert(CONTENT_TYPE, super::JSON);
         *response.body_mut() = Body::from(json);
         response

@@ -35,6 +35,7 @@ mod stdin;
 mod surface;
 mod terminal;
 mod terminal_socket;
+mod tunnel;
 mod verb;
 
 use axum::http::HeaderValue;

@@ -30,6 +30,7 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
     // Monitoring calls these routes every few seconds.
     let is_probe = auth::is_open(&route);
 
+    let has_detail = auth::is_open_terminal(request.uri().path());
     let peer = request.extensions().get::<Peer>().map(|peer| field::display(peer.0));
 
     let span = info_span!("request", request_id = id);
@@ -53,7 +54,7 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
             } else {
                 warn!(%method, route, status, took_ms, request_id = id, peer, %code, error, "request refused");
             }
-            response = problem.write_out(response, &id);
+            response = problem.write_out(response, &id, has_detail);
         }
     }
     keep_private(&mut response);

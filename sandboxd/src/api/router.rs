@@ -14,7 +14,7 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
-    request_log, run, sandbox, server, stdin, surface, terminal, verb,
+    request_log, run, sandbox, server, stdin, surface, terminal, tunnel, verb,
 };
 use crate::model::Instance;
 
@@ -58,6 +58,7 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/terminals/{terminalId}/attach", routes!(terminal::attach))
         .add("/v1/sandboxes/{id}/ports", routes!(port::list))
         .add("/v1/sandboxes/{id}/ports/{port}", routes!(port::find))
+        .add("/v1/sandboxes/{id}/ports/{port}/tunnel", routes!(tunnel::connect))
         .add("/v1/sandboxes/{id}/ports/{port}/links", routes!(port::links, port::create_link))
         .add("/v1/sandboxes/{id}/ports/{port}/links/{linkId}", routes!(port::link, port::revoke_link))
         .add("/v1/sandboxes/{id}/network", routes!(network::change))
@@ -95,11 +96,11 @@ pub type Surfaces = fn(SurfaceSetup) -> Router;
 
 /// The routes of all surfaces.
 pub fn surfaces(setup: SurfaceSetup) -> Router {
-    Router::new().nest_service("/tools", openapi_tools::routes(setup.shared.clone())).merge(mcp::http(
-        setup.shared,
-        setup.mcp_key,
-        setup.shutdown,
-    ))
+    let open_terminal = open_terminal::routes(setup.shared.clone(), setup.shutdown.clone());
+    Router::new()
+        .nest_service("/tools", openapi_tools::routes(setup.shared.clone()))
+        .nest_service(auth::OPEN_TERMINAL, open_terminal)
+        .merge(mcp::http(setup.shared, setup.mcp_key, setup.shutdown))
 }
 
 /// Builds the router of the API and of the surfaces on it. Open streams of surfaces end at the shutdown.
@@ -110,7 +111,7 @@ pub fn router(
     surfaces: Surfaces,
 ) -> Router {
     let api = with_layers(routes().into_router(), state.clone());
-    let shared = Shared::new(Arc::new(surface::Routes::new(api)));
+    let shared = Shared::new(Arc::new(surface::Routes::new(api, state.clone())));
     let setup = SurfaceSetup { shared, mcp_key: instance.surface_key("mcp"), shutdown };
     with_layers(routes().into_router().merge(surfaces(setup).with_state(())), state)
 }

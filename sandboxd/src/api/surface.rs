@@ -14,17 +14,29 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Response};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use listen::slot::ConnectionSlot;
 use sandbox_client::{Body, Client, Connection, Transport, TransportError};
-use surface_caller::{Caller, Callers};
+use surface_caller::{Caller, Callers, WrongToken};
+use tokio::io::DuplexStream;
 use tower::ServiceExt;
+use tracing::debug;
 
+use super::ApiState;
 use super::auth::{self, OfSurface, TokenName};
 use super::server::{Held, Peer};
 
+/// Bytes of a connection in process that its reader has not read yet, for each direction.
+const CONNECTION_BYTES: usize = 64 * 1024;
+
 /// The way from a surface to the API's routes.
 #[derive(Debug, Clone)]
-pub(super) struct Routes(Router);
+pub(super) struct Routes {
+    routes: Router,
+    state: ApiState,
+}
 
 /// The routes, for the caller of one request.
 #[derive(Debug, Clone)]
@@ -35,29 +47,49 @@ struct InProcess {
 }
 
 impl Routes {
-    pub(super) fn new(routes: Router) -> Self {
-        Self(routes)
+    /// `state` is that of the routes.
+    pub(super) fn new(routes: Router, state: ApiState) -> Self {
+        Self { routes, state }
+    }
+
+    fn client(&self, head: &Parts, extensions: Extensions, token: &str) -> Client {
+        let transport = InProcess { routes: self.routes.clone(), extensions, headers: headers_of(head) };
+        Client::with_transport(Arc::new(transport), token)
+    }
+
+    fn caller_with(&self, head: &Parts, token: &str, token_name: String) -> Caller {
+        let client = self.client(head, extensions_of(head), token);
+        Caller { client, background: self.client(head, lasting_extensions(head), token), token_name }
     }
 }
 
 impl Callers for Routes {
     fn caller(&self, head: &Parts) -> Caller {
-        let transport =
-            InProcess { routes: self.0.clone(), extensions: extensions_of(head), headers: headers_of(head) };
         let token = auth::token_of(&head.headers).unwrap_or_default();
         // Without a name, which the check of the token has set, every request of the caller is a 401.
         let name = head.extensions.get::<TokenName>().map(|name| name.0.to_string()).unwrap_or_default();
-        Caller { client: Client::with_transport(Arc::new(transport), token), token_name: name }
+        self.caller_with(head, &token, name)
+    }
+
+    fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken> {
+        let name = auth::check_late(&self.state, &head.extensions, token).ok_or(WrongToken)?;
+        Ok(self.caller_with(head, token, name.to_string()))
     }
 }
 
-/// What the layers know about the connection.
-fn extensions_of(head: &Parts) -> Extensions {
+/// What the layers know about the client.
+fn lasting_extensions(head: &Parts) -> Extensions {
     let mut extensions = Extensions::new();
     extensions.insert(OfSurface);
     if let Some(peer) = head.extensions.get::<Peer>() {
         extensions.insert(*peer);
     }
+    extensions
+}
+
+/// What the layers know about the client and its connection.
+fn extensions_of(head: &Parts) -> Extensions {
+    let mut extensions = lasting_extensions(head);
     if let Some(held) = head.extensions.get::<Held>() {
         extensions.insert(held.clone());
     }
@@ -72,21 +104,38 @@ fn headers_of(head: &Parts) -> HeaderMap {
     known.filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone()))).collect()
 }
 
+impl InProcess {
+    /// Sends a request to the routes as the caller's own.
+    async fn route(self, request: axum::http::Request<AxumBody>) -> Response<AxumBody> {
+        let (mut parts, body) = request.into_parts();
+        // An upgrade is among the request's extensions.
+        parts.extensions.extend(self.extensions);
+        parts.headers.extend(self.headers);
+        let Ok(response) = self.routes.oneshot(Request::from_parts(parts, body)).await;
+        response
+    }
+
+    /// Serves a connection in process until the other end is dropped.
+    async fn serve(self, stream: DuplexStream) {
+        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let transport = self.clone();
+            async move { Ok::<_, std::convert::Infallible>(transport.route(request.map(AxumBody::new)).await) }
+        });
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = connection.with_upgrades().await {
+            // The surface has dropped it. Its requests are already logged.
+            debug!(error = &error as &dyn std::error::Error, "a connection in process ended early");
+        }
+    }
+}
+
 impl Transport for InProcess {
     fn send(
         &self,
         request: axum::http::Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
-        let (mut parts, body) = request.into_parts();
-        parts.extensions = self.extensions.clone();
-        parts.headers.extend(self.headers.clone());
-        let routes = self.routes.clone();
-        async move {
-            let request = Request::from_parts(parts, AxumBody::new(body));
-            let Ok(response) = routes.oneshot(request).await;
-            Ok(response.map(Body::wrap))
-        }
-        .boxed()
+        let transport = self.clone();
+        async move { Ok(transport.route(request.map(AxumBody::new)).await.map(Body::wrap)) }.boxed()
     }
 
     fn websocket_base(&self) -> String {
@@ -94,7 +143,8 @@ impl Transport for InProcess {
     }
 
     fn connect(&self) -> BoxFuture<'static, Result<Box<dyn Connection>, TransportError>> {
-        // A surface uses a terminal by its screen and input, which need no connection.
-        async { Err(TransportError::connecting("there is no WebSocket without a socket")) }.boxed()
+        let (near, far) = tokio::io::duplex(CONNECTION_BYTES);
+        tokio::spawn(self.clone().serve(far));
+        async move { Ok(Box::new(near) as Box<dyn Connection>) }.boxed()
     }
 }

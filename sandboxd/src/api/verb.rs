@@ -37,8 +37,9 @@ pub(super) fn join(path: &str) -> String {
     path.replacen("/:", ":", 1)
 }
 
+/// Only routes of the API have verbs. In paths of surfaces, a colon may belong to the name of a file.
 fn rewritten(uri: &Uri) -> Option<Uri> {
-    let path = split(uri.path())?;
+    let path = uri.path().starts_with("/v1/").then(|| split(uri.path())).flatten()?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(path + query.as_str()).ok()?);
@@ -59,6 +60,7 @@ mod tests {
         assert_eq!(join("/v1/x/{id}/:touch"), "/v1/x/{id}:touch");
         let uri: Uri = "http://h/v1/a:b?c=d:e".parse().unwrap();
         assert_eq!(rewritten(&uri).unwrap(), "http://h/v1/a/:b?c=d:e");
+        assert_eq!(rewritten(&"/open-terminal/files/serve/a:b".parse().unwrap()), None);
     }
 
     #[test]

@@ -42,13 +42,24 @@ impl Shared {
 pub trait Callers: Send + Sync + 'static {
     /// Returns the caller of a request that is already authenticated.
     fn caller(&self, head: &Parts) -> Caller;
+
+    /// Returns the caller of a request without a token in its head, who has sent the token in another way. A wrong
+    /// token counts like that of a request.
+    fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken>;
 }
+
+/// The token is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is wrong")]
+pub struct WrongToken;
 
 /// An authenticated client of the server.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Sends requests with the caller's own token.
     pub client: Client,
+    /// The same for work that may outlive the caller's connection.
+    pub background: Client,
     /// Name of the token. Its sandboxes are separate from those of others.
     pub token_name: String,
 }
@@ -73,12 +84,22 @@ pub struct BadHeader {
 impl Conversation {
     /// Reads the conversation from the headers of a request whose token has this name.
     pub fn of(token_name: &str, headers: &HeaderMap) -> Result<Self, BadHeader> {
+        Self::named_by(token_name, headers, &USER_HEADERS, &SESSION_HEADERS)
+    }
+
+    /// The same for a protocol that has headers of its own for user and conversation.
+    pub fn named_by(
+        token_name: &str,
+        headers: &HeaderMap,
+        user_headers: &[&'static str],
+        session_headers: &[&'static str],
+    ) -> Result<Self, BadHeader> {
         let bad = |header| move |source| BadHeader { header, source };
-        let namespace = match first(headers, &USER_HEADERS) {
+        let namespace = match first(headers, user_headers) {
             Some((header, user)) => Namespace::for_user(token_name, &user).map_err(bad(header))?,
             None => Namespace::new(token_name).map_err(bad("authorization"))?,
         };
-        let session = match first(headers, &SESSION_HEADERS) {
+        let session = match first(headers, session_headers) {
             Some((header, session)) => {
                 Namespace::check(&session).map_err(bad(header))?;
                 Some(session)

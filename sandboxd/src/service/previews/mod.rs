@@ -135,6 +135,17 @@ impl Previews {
         Ok(PreviewUse { mark, activity: Arc::clone(sandbox.activity()) })
     }
 
+    /// Connects to a port on the sandbox's loopback interface, and keeps the sandbox in use.
+    pub async fn use_port(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        port: u16,
+    ) -> Result<(Tunnel, PreviewUse), Error> {
+        let (sandbox, _, mark) = self.lifecycle.in_use(id).await?.unlock();
+        let used = PreviewUse { mark, activity: Arc::clone(sandbox.activity()) };
+        Ok((self.connect_port(id, port).await?, used))
+    }
+
     /// Connects to a port on the sandbox's loopback interface.
     pub async fn connect_port(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Tunnel, Error> {
         let in_use = self.lifecycle.in_use(id).await?;

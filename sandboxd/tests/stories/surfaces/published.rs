@@ -93,7 +93,7 @@ async fn the_inspector_calls_a_tool_in_each_era() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_client_for_python_uses_both_transports() {
-    let install = || python_with(&directory("mcp-python"), PYTHON);
+    let install = || python_with(&directory("mcp-python"), &[PYTHON]);
     let Some(python) = tokio::task::spawn_blocking(install).await.unwrap() else {
         return test_daemon::skip(format!("{PYTHON} cannot be installed here"));
     };

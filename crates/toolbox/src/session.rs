@@ -1,0 +1,48 @@
+//! The sandbox of one conversation, for hosts that use more of it than tools.
+
+use std::sync::Arc;
+
+use sandbox_api::SandboxId;
+use sandbox_api::sandbox::ListSandboxes;
+use sandbox_client::{Client, Error as ClientError};
+
+use crate::sandboxes::Sandboxes;
+use crate::{Memory, Namespace, NamespaceError};
+
+/// The sandbox of one conversation of a host. The conversation's tools use the same one. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Session {
+    client: Client,
+    key: String,
+    sandboxes: Arc<Sandboxes>,
+}
+
+impl Session {
+    /// The session of a conversation in `namespace`.
+    pub fn new(
+        client: Client,
+        namespace: &Namespace,
+        conversation: &str,
+        memory: &Memory,
+    ) -> Result<Self, NamespaceError> {
+        let key = namespace.host_key(conversation)?;
+        Ok(Self { client, key, sandboxes: Arc::clone(&memory.sandboxes) })
+    }
+
+    /// Key of the session.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the running sandbox. Creates it if there is none, and wakes it if it is parked.
+    pub async fn open(&self) -> Result<SandboxId, ClientError> {
+        Ok(self.sandboxes.open(&self.client, self.key.clone()).await?.sandbox)
+    }
+
+    /// Returns the sandbox if there is one. Neither creates nor wakes it.
+    pub async fn find(&self) -> Result<Option<SandboxId>, ClientError> {
+        let which = ListSandboxes { session_key: Some(self.key.clone()), ..ListSandboxes::default() };
+        let found = self.client.list(&which).await?.sandboxes.into_iter().next();
+        Ok(found.map(|found| found.sandbox_id))
+    }
+}

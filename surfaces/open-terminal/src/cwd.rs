@@ -1,0 +1,64 @@
+//! The working directory of a chat. Relative paths begin there, and commands and terminals start there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::State;
+use sandbox_api::WORKSPACE;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::access::Chat;
+use crate::discovery::ok;
+use crate::failure::Failure;
+use crate::params::Json;
+use crate::{Answer, Server, paths};
+
+/// Maximum number of chats whose directory is remembered.
+const MAX_CHATS: usize = 10_000;
+
+/// Directories of the chats that have chosen one, by the key of their session. A restart forgets them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cwds(Arc<Mutex<HashMap<String, String>>>);
+
+impl Cwds {
+    /// The directory of a chat: the workspace if it has not chosen one.
+    pub(crate) fn of(&self, chat: &Chat) -> String {
+        let chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        chosen.get(chat.session.key()).map_or_else(|| WORKSPACE.to_owned(), Clone::clone)
+    }
+
+    fn set(&self, chat: &Chat, path: String) {
+        let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if chosen.len() >= MAX_CHATS {
+            chosen.clear();
+        }
+        chosen.insert(chat.session.key().to_owned(), path);
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Directory {
+    path: String,
+}
+
+/// Open WebUI calls it for every message, so it opens no sandbox.
+pub(crate) async fn get(State(server): State<Server>, chat: Chat) -> Answer {
+    let root = json!({ "path": WORKSPACE, "label": "Workspace" });
+    Ok(ok(&json!({ "cwd": server.cwds.of(&chat), "home": WORKSPACE, "root": root })))
+}
+
+pub(crate) async fn set(
+    State(server): State<Server>,
+    chat: Chat,
+    Json(Directory { path }): Json<Directory>,
+) -> Answer {
+    let path = paths::writable(&path, &server.cwds.of(&chat))?;
+    let listed = chat.client.list_files(&chat.open().await?, &path, 1, 1, None).await;
+    listed.map_err(|error| match Failure::from(error) {
+        failure if failure.is_of_file() => Failure::not_found("Directory not found"),
+        failure => failure,
+    })?;
+    server.cwds.set(&chat, path.clone());
+    Ok(ok(&json!({ "cwd": path })))
+}
