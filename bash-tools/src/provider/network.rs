@@ -102,7 +102,8 @@ mod tests {
     use super::*;
 
     fn denial(host: &str, port: u16, reason: DenialReason) -> Denial {
-        Denial { host: host.to_owned(), port, count: 1, last_at: Timestamp::UNIX_EPOCH, reason }
+        let (host, last_at) = (host.to_owned(), Timestamp::UNIX_EPOCH);
+        Denial { id: None, host, port, count: 1, last_at, reason, allowable: true }
     }
 
     #[test]

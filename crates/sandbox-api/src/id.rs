@@ -105,6 +105,11 @@ id!(
     LinkId,
     "lnk_"
 );
+id!(
+    /// Id of a denial: `den_…`.
+    DenialId,
+    "den_"
+);
 
 fn is_valid(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|rest| {

@@ -19,7 +19,7 @@ pub mod session;
 pub mod terminal;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{CommandId, IdError, LinkId, SandboxId, TerminalId};
+pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, TerminalId};
 pub use sandbox::StringMap;
 pub use session::{SessionKey, SessionKeyError};
 

@@ -78,6 +78,7 @@ pub use body::{Body, BoxError};
 pub use command::Records;
 pub use error::Error;
 pub use files::{ArchiveFormat, ByteRange, FileContent, WriteOptions, upload, upload_stream};
+pub use network::Denials;
 pub use terminal::{Keyboard, TerminalEvent, TerminalEvents};
 pub use transport::{Connection, Transport, TransportError};
 pub use watch::FileChanges;

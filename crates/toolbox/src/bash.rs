@@ -10,9 +10,10 @@ use sandbox_api::{CommandId, SandboxId};
 use sandbox_client::Error as ClientError;
 use tokio::time::{Instant, sleep_until};
 
+use crate::denied::DeniedHosts;
 use crate::progress::LastLine;
 use crate::toolbox::{Call, Toolbox};
-use crate::{Error, Reply, input, output};
+use crate::{Error, Reply, Resumed, input, output};
 
 /// Time limit of a command whose call has none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -39,6 +40,8 @@ enum Waited {
     Ended(Ended),
     StillRunning,
     Cancelled,
+    /// The user must be asked before the wait continues.
+    MustAsk,
 }
 
 /// How a command ended.
@@ -55,6 +58,8 @@ struct Ended {
 struct Reading {
     sandbox: SandboxId,
     command: CommandId,
+    /// Sequence number of the last record before the call.
+    start: u64,
     /// Sequence number of the last record.
     position: u64,
     stdout: Excerpt,
@@ -73,6 +78,13 @@ impl Toolbox {
         input: input::Bash,
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
+        let wait = match input.background {
+            Some(true) => Duration::ZERO,
+            _ => wait_of(input.wait_ms, DEFAULT_WAIT)?,
+        };
+        if let Some(resumed) = &call.resumed {
+            return self.resume(sandbox, resumed, wait, call).await;
+        }
         let timeout = input.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let request = StartCommand {
             script: Some(input.command),
@@ -84,18 +96,37 @@ impl Toolbox {
             save_output: Some(true),
             ..StartCommand::default()
         };
+        let began = Instant::now();
         let mut records = self.client.run(sandbox, &request).await?;
         let command = match records.next().await.unwrap_or(Err(ClientError::Cut))? {
             Record::Start { command_id, .. } => command_id,
             _ => return Err(ClientError::Cut.into()),
         };
+        let mut denied = DeniedHosts::new(self, sandbox, &command, began, wait, call);
         let mut reading = Reading::new(sandbox, command, 0);
-        let wait = match input.background {
-            Some(true) => Duration::ZERO,
-            _ => wait_of(input.wait_ms, DEFAULT_WAIT)?,
-        };
-        let waited = self.read_on(&mut reading, records.boxed(), wait, call).await?;
-        self.result(reading, waited).await
+        let waited = self.read_on(&mut reading, records.boxed(), wait, call, &mut denied).await?;
+        self.result(reading, waited, denied).await
+    }
+
+    /// Continues a call after the user was asked. Starts nothing.
+    async fn resume(
+        &self,
+        sandbox: &SandboxId,
+        resumed: &Resumed,
+        wait: Duration,
+        call: &Call<'_>,
+    ) -> Result<Reply, Error> {
+        let (command, position) = (&resumed.resume.command, resumed.resume.position);
+        if resumed.resume.sandbox != *sandbox {
+            return Err(Error::OtherSandbox);
+        }
+        let mut denied = DeniedHosts::new(self, sandbox, command, Instant::now(), wait, call);
+        denied.apply(resumed).await;
+        let records = self.client.logs(sandbox, command, position, true).await?;
+        let mut reading = Reading::new(sandbox, command.clone(), position);
+        let waited =
+            self.read_on(&mut reading, records.boxed(), wait.max(COLLECT), call, &mut denied).await?;
+        self.result(reading, waited, denied).await
     }
 
     pub(crate) async fn bash_output(
@@ -104,14 +135,19 @@ impl Toolbox {
         input: input::BashOutput,
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
+        let wait = wait_of(input.wait_ms, Duration::ZERO)?;
+        if let Some(resumed) = &call.resumed {
+            return self.resume(sandbox, resumed, wait, call).await;
+        }
         let command = command_of(&input.command_id)?;
         let from_start = input.from_start.unwrap_or(false);
         let position = if from_start { 0 } else { self.cursors().get(sandbox, &command) };
-        let wait = wait_of(input.wait_ms, Duration::ZERO)?;
         let records = self.client.logs(sandbox, &command, position, true).await?;
+        let mut denied = DeniedHosts::new(self, sandbox, &command, Instant::now(), wait, call);
         let mut reading = Reading::new(sandbox, command, position);
-        let waited = self.read_on(&mut reading, records.boxed(), wait.max(COLLECT), call).await?;
-        self.result(reading, waited).await
+        let waited =
+            self.read_on(&mut reading, records.boxed(), wait.max(COLLECT), call, &mut denied).await?;
+        self.result(reading, waited, denied).await
     }
 
     pub(crate) async fn bash_kill(
@@ -156,20 +192,28 @@ impl Toolbox {
         Ok(Reply::new(text, &output::Commands { commands }))
     }
 
-    /// Reads records until the command's end, for at most `wait`. Continues after a broken connection.
+    /// Reads records until the command's end and the user's answers about denied hosts, for at most `wait`. Continues
+    /// after a broken connection.
     async fn read_on(
         &self,
         reading: &mut Reading,
         mut records: Records,
         wait: Duration,
         call: &Call<'_>,
+        denied: &mut DeniedHosts<'_>,
     ) -> Result<Waited, Error> {
         let until = Instant::now() + wait;
         let mut next_report = call.progress.pause().map(|pause| Instant::now() + pause);
+        let (mut ended, mut is_late) = (None, false);
         loop {
             // Checked here too, because records may arrive without a pause.
-            if Instant::now() >= until && wait > Duration::ZERO {
-                return Ok(Waited::StillRunning);
+            is_late |= wait > Duration::ZERO && Instant::now() >= until;
+            let is_over = is_late || (ended.is_some() && !denied.awaits_answers());
+            if denied.is_due(is_over) {
+                return Ok(Waited::MustAsk);
+            }
+            if is_over {
+                return Ok(ended.map_or(Waited::StillRunning, Waited::Ended));
             }
             if next_report.is_some_and(|at| Instant::now() >= at) {
                 call.progress.report(&reading.last_line.take()).await;
@@ -178,14 +222,19 @@ impl Toolbox {
             let record = tokio::select! {
                 biased;
                 () = call.cancel.cancelled() => return Ok(Waited::Cancelled),
-                record = records.next() => record.unwrap_or(Err(ClientError::Cut)),
-                () = sleep_until(until) => return Ok(Waited::StillRunning),
+                () = denied.advance() => continue,
+                record = records.next(), if ended.is_none() => record.unwrap_or(Err(ClientError::Cut)),
+                () = sleep_until(until) => {
+                    is_late = true;
+                    continue;
+                }
                 () = sleep_until(next_report.unwrap_or(until)), if next_report.is_some() => continue,
             };
             match record {
                 Ok(record) => {
-                    if let Some(ended) = reading.add(record) {
-                        return Ok(Waited::Ended(ended));
+                    ended = reading.add(record);
+                    if ended.is_some() {
+                        denied.settle().await;
                     }
                 }
                 Err(error) if error.is_temporary() => {
@@ -197,8 +246,14 @@ impl Toolbox {
         }
     }
 
-    async fn result(&self, mut reading: Reading, waited: Waited) -> Result<Reply, Error> {
+    async fn result(
+        &self,
+        mut reading: Reading,
+        waited: Waited,
+        denied: DeniedHosts<'_>,
+    ) -> Result<Reply, Error> {
         let ended = match waited {
+            Waited::MustAsk => return Ok(denied.pending(reading.start).into()),
             Waited::Ended(ended) => Some(ended),
             Waited::StillRunning => None,
             Waited::Cancelled => {
@@ -220,6 +275,8 @@ impl Toolbox {
             None => None,
         };
         let location = output_path.as_deref();
+        let has_failed = ended.as_ref().is_some_and(|ended| ended.exit_code != 0);
+        let is_error = has_failed && denied.are_unapprovable();
         let result = output::CommandResult {
             command_id: reading.command,
             running: ended.is_none(),
@@ -232,8 +289,9 @@ impl Toolbox {
             stderr: stderr.with_notice(location),
             output_path,
             output_complete,
+            denied_hosts: denied.into_output(),
         };
-        Ok(Reply::new(text_of(&result), &result))
+        Ok(Reply { is_error, ..Reply::new(text_of(&result), &result) })
     }
 }
 
@@ -242,6 +300,7 @@ impl Reading {
         Self {
             sandbox: sandbox.clone(),
             command,
+            start: position,
             position,
             stdout: Excerpt::new(Keep::Both, MAX_STDOUT_CHARS),
             stderr: Excerpt::new(Keep::Both, MAX_STDERR_CHARS),
@@ -349,9 +408,11 @@ fn text_of(result: &output::CommandResult) -> String {
             None => Some(format!("[exit code {code}]")),
         },
     };
-    if let Some(ending) = ending {
+    let denied = result.denied_hosts.iter();
+    let denied = denied.map(|it| format!("[{} on port {} was denied: {}]", it.host, it.port, it.message));
+    for line in ending.into_iter().chain(denied) {
         end_line(&mut text);
-        text.push_str(&ending);
+        text.push_str(&line);
     }
     text
 }
@@ -379,6 +440,7 @@ mod tests {
             truncated: false,
             output_path: None,
             output_complete: None,
+            denied_hosts: Vec::new(),
         })
     }
 

@@ -84,6 +84,11 @@ pub enum Error {
         /// Number of lines of the file.
         lines: u64,
     },
+    /// The call repeats one that was for another sandbox.
+    #[error(
+        "the sandbox of this call has changed since the user was asked: nothing was started, run the command again"
+    )]
+    OtherSandbox,
     /// sandboxd failed or rejected the request.
     #[error("{}", sentence(source))]
     Client {

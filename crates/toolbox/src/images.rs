@@ -101,7 +101,7 @@ impl Images {
             data_base64: BASE64_STANDARD.encode(&shown.bytes),
             mime_type: shown.format.to_mime_type(),
         };
-        Ok(Reply { blocks: vec![Block::Text(text), image], structured: None, is_error: false })
+        Ok(Reply { blocks: vec![Block::Text(text), image], structured: None, is_error: false, pending: None })
     }
 }
 

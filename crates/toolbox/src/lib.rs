@@ -6,9 +6,12 @@
 //! What a tool reports to the model is a [`Reply`]. A mistake of the model and a failure of the sandbox are replies
 //! too, so that the model reads them. Only a name without a tool is an [`UnknownTool`].
 
+mod approval;
+mod asked;
 mod bash;
 mod cursors;
 mod definition;
+mod denied;
 mod error;
 mod files;
 mod images;
@@ -25,6 +28,7 @@ mod skills;
 mod terminals;
 mod toolbox;
 
+pub use approval::{Answer, Approval, Pending, Question, Questions, Resume, Resumed};
 pub use definition::{Definition, Hints, Tool};
 pub use error::Error;
 pub use reply::{Block, Reply};

@@ -39,6 +39,42 @@ pub(crate) struct CommandResult {
     /// Whether that file, or without one this result and earlier ones, have the whole output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output_complete: Option<bool>,
+    /// Hosts that the sandbox was not allowed to connect to while the command ran. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub(crate) denied_hosts: Vec<DeniedHost>,
+}
+
+/// A host that a command was denied.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeniedHost {
+    /// Name or address of the host.
+    pub(crate) host: String,
+    /// Port that was denied.
+    pub(crate) port: u16,
+    /// What the user has said.
+    pub(crate) approval: Approval,
+    /// What that means, and what to do.
+    pub(crate) message: String,
+}
+
+/// What the user has said about a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Approval {
+    /// The user was not asked.
+    NotAsked,
+    /// The host is now allowed for one use.
+    AllowedOnce,
+    /// The host is now allowed for as long as the sandbox exists.
+    AllowedForSandbox,
+    /// The user does not allow the host.
+    Declined,
+    /// The user has not answered.
+    Unanswered,
+    /// The user allows the host, but it must not be allowed.
+    NotAllowed,
 }
 
 /// Result of `bash_kill`.

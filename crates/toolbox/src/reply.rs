@@ -3,18 +3,21 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, Pending};
 
 /// Result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     /// The result for a model that reads text.
     pub blocks: Vec<Block>,
-    /// The same result as JSON, as the tool's output schema says. Absent if the call failed, and beside an image,
+    /// The same result as JSON, as the tool's output schema says. Absent if there is no result, and beside an image,
     /// because hosts drop the image otherwise.
     pub structured: Option<Value>,
-    /// Whether the call failed. A command with another exit code than 0 has not failed.
+    /// Whether the call failed. A command with another exit code than 0 has not failed, unless it was denied a host and
+    /// the user cannot be asked.
     pub is_error: bool,
+    /// Questions to the user that must be answered first. The rest of the reply is empty.
+    pub pending: Option<Box<Pending>>,
 }
 
 /// Part of a result.
@@ -39,12 +42,19 @@ impl Reply {
             blocks: vec![Block::Text(text)],
             structured: serde_json::to_value(structured).ok(),
             is_error: false,
+            pending: None,
         }
+    }
+}
+
+impl From<Pending> for Reply {
+    fn from(pending: Pending) -> Self {
+        Self { blocks: Vec::new(), structured: None, is_error: false, pending: Some(Box::new(pending)) }
     }
 }
 
 impl From<Error> for Reply {
     fn from(error: Error) -> Self {
-        Self { blocks: vec![Block::Text(error.to_string())], structured: None, is_error: true }
+        Self { blocks: vec![Block::Text(error.to_string())], structured: None, is_error: true, pending: None }
     }
 }

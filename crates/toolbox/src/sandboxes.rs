@@ -66,6 +66,11 @@ impl Namespace {
         Ok(Self(format!("mcp:{}:{}", encoded(client)?, encoded(user)?)))
     }
 
+    /// The beginning of its session keys.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Checks a host's name for a conversation.
     pub fn check(session: &str) -> Result<(), NamespaceError> {
         encoded(session).map(drop)

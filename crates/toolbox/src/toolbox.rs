@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::{Approval, Resumed};
+use crate::asked::AskedHosts;
 use crate::cursors::Cursors;
 use crate::images::Images;
 use crate::sandboxes::{Sandboxes, is_gone};
@@ -28,6 +30,7 @@ pub struct Memory {
     pub(crate) sandboxes: Arc<Sandboxes>,
     pub(crate) cursors: Arc<Cursors>,
     pub(crate) images: Images,
+    pub(crate) asked: Arc<AskedHosts>,
 }
 
 /// Circumstances of a call.
@@ -38,6 +41,10 @@ pub struct Call<'a> {
     pub progress: &'a dyn Progress,
     /// Ends the call. A command that it waits for ends too.
     pub cancel: CancellationToken,
+    /// How the user is asked about a host that a command was denied.
+    pub approval: Approval<'a>,
+    /// The earlier call that this one repeats, with the user's answers. The call starts nothing then.
+    pub resumed: Option<Resumed>,
 }
 
 /// Reports what a command writes, while the call waits for its end.
@@ -67,6 +74,11 @@ impl Toolbox {
     /// Creates the tools of the client whose sandboxes are in `namespace`.
     pub fn new(client: Client, namespace: Namespace, memory: Memory) -> Self {
         Self { client, namespace, memory }
+    }
+
+    /// The sandboxes that calls can be for.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
     }
 
     /// Executes a call.
@@ -155,6 +167,10 @@ impl Toolbox {
 
     pub(crate) fn cursors(&self) -> &Cursors {
         &self.memory.cursors
+    }
+
+    pub(crate) fn asked(&self) -> &AskedHosts {
+        &self.memory.asked
     }
 
     async fn open(&self, input: input::SandboxOpen, call: &Call<'_>) -> Result<Reply, Error> {

@@ -10,6 +10,7 @@ mod body;
 mod command;
 mod command_body;
 mod decode;
+mod denial;
 mod docs;
 mod docs_assets;
 mod error;

@@ -1,19 +1,22 @@
 //! Network handlers: convert between wire and model types.
 
+use axum::Extension;
 use axum::extract::State;
-use jiff::Timestamp;
-use sandbox_api::network::{self as wire, DenialList};
+use axum::response::{IntoResponse, Response};
+use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList, DenialRecord};
 use sandbox_api::sandbox::Network;
+use tokio_util::sync::CancellationToken;
 
-use super::ApiState;
 use super::body::Json;
 use super::error::Result;
-use super::openapi::InSandbox;
 use super::openapi::answers::*;
-use super::params::{self, Path};
+use super::openapi::{InDenial, InSandbox};
+use super::params::{self, Params, Path};
+use super::server::Held;
+use super::{ApiState, denial};
 use crate::model::NetworkPolicy;
 use crate::model::network::NetworkRequest;
-use crate::service::Denial;
+use crate::service::Allowed;
 
 /// Change the network policy.
 ///
@@ -33,24 +36,53 @@ pub(super) async fn change(
 
 /// List denials.
 ///
-/// Returns the latest hosts that the sandbox's processes requested and were denied, since the daemon started.
+/// Returns the latest hosts that the sandbox's processes requested and were denied, since the daemon started. With
+/// `follow=true`, the response is a stream of JSON lines: the denials so far, oldest first, then `ready`, then each
+/// denial as it happens, with a heartbeat after every 15 seconds of silence. `dropped` reports denials that the reader
+/// was too slow for. The last record is `gone` if the sandbox was deleted, or `lost` if the daemon stops. Does not wake
+/// the sandbox, and the stream does not count as use.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/network/denials", operation_id = "listDenials", tag = "network",
-    params(InSandbox), responses((status = 200, body = DenialList), ByName, BySandbox))]
+    params(InSandbox, ("follow" = Option<bool>, Query, description = "Keeps streaming new denials.")),
+    responses((status = 200, content((DenialList = "application/json"), (DenialRecord = "application/x-ndjson"))),
+        ByName, ByQuery, BySandbox))]
 pub(super) async fn denials(
     State(state): State<ApiState>,
     Path(id): Path<String>,
-) -> Result<Json<DenialList>> {
-    let denials = state.service.sandboxes().denials(&params::sandbox(&id)?)?;
-    Ok(Json(DenialList { denials: denials.into_iter().map(denial).collect() }))
+    query: Params,
+    held: Option<Extension<Held>>,
+) -> Result<Response> {
+    let id = params::sandbox(&id)?;
+    if params::optional(&query, "follow", "`true` or `false`")?.unwrap_or(false) {
+        let stopping = held.map_or_else(CancellationToken::new, |Extension(held)| held.stopping);
+        return Ok(denial::follow(state.service.sandboxes().follow_denials(&id)?, stopping));
+    }
+    let denials = state.service.sandboxes().denials(&id)?;
+    Ok(Json(DenialList { denials: denials.into_iter().map(denial::to_wire).collect() }).into_response())
+}
+
+/// Allow a denied host.
+///
+/// With the scope `sandbox`, the host becomes an entry in `allow` of the sandbox's network policy. With `once`, it is
+/// allowed for one use: from its next connection, which must begin within 10 minutes, until none has been open for 5
+/// seconds. A change of the policy ends that. Both cover the ports 80 and 443 if the denied port is one of them, and
+/// otherwise only that port. A host whose address is not public is a 422 `refused`, and so is every host if the mode is
+/// `none`. Does not wake the sandbox. Safe to repeat.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/network/denials/{denialId}:allow", operation_id = "allowDenied",
+    tag = "network", params(InDenial), request_body = AllowDenied,
+    responses((status = 200, body = DenialAllowed), ByName, ByBody, BySandbox))]
+pub(super) async fn allow(
+    State(state): State<ApiState>,
+    Path((id, denied)): Path<(String, String)>,
+    Json(request): Json<AllowDenied>,
+) -> Result<Json<DenialAllowed>> {
+    let (id, denied) = (params::sandbox(&id)?, params::denial(&denied)?);
+    let allowed = state.service.sandboxes().allow_denied(&id, &denied, request.scope).await?;
+    let Allowed { host, port, rule, until_ms } = allowed;
+    let (rule, until) = (rule.to_string(), until_ms.map(denial::time));
+    Ok(Json(DenialAllowed { host, port, scope: request.scope, rule, until }))
 }
 
 /// Converts a policy to its wire form.
 pub(super) fn to_wire(policy: &NetworkPolicy) -> Network {
     Network { mode: Some(policy.mode.as_str().to_owned()), allow: Some(policy.allow_texts()) }
-}
-
-fn denial(denial: Denial) -> wire::Denial {
-    let Denial { host, port, reason, count, last_at_ms } = denial;
-    let last_at = Timestamp::from_millisecond(last_at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    wire::Denial { host, port, count, last_at, reason }
 }

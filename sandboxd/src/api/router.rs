@@ -63,6 +63,7 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/ports/{port}/links/{linkId}", routes!(port::link, port::revoke_link))
         .add("/v1/sandboxes/{id}/network", routes!(network::change))
         .add("/v1/sandboxes/{id}/network/denials", routes!(network::denials))
+        .add("/v1/sandboxes/{id}/network/denials/{denialId}:allow", routes!(network::allow))
         .add("/v1/orphans", routes!(orphan::list))
         .add("/v1/orphans/{name}", routes!(orphan::remove))
         .add("/metrics", routes!(metrics::metrics))

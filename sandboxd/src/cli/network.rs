@@ -1,9 +1,10 @@
-//! `sandboxd network`: shows or changes a sandbox's network policy, and lists its denials.
+//! `sandboxd network`: shows or changes a sandbox's network policy, lists its denials and allows a denied host.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use sandbox_api::network::DenialList;
+use sandbox_api::DenialId;
+use sandbox_api::network::{AllowScope, DenialAllowed, DenialList};
 use sandbox_api::sandbox::Network;
 
 use super::{DaemonArgs, sandboxes, text};
@@ -21,6 +22,12 @@ pub struct NetworkArgs {
     mode: Option<String>,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// Allow the host of a denial (`den_…`), for as long as the sandbox exists
+    #[arg(long, value_name = "DENIAL", conflicts_with_all = ["mode", "allow"])]
+    allow_denied: Option<DenialId>,
+    /// Allow it for one use only
+    #[arg(long, requires = "allow_denied")]
+    once: bool,
     /// Print the API's responses as JSON
     #[arg(long)]
     json: bool,
@@ -48,6 +55,11 @@ pub async fn network(args: NetworkArgs, config: &Config) -> anyhow::Result<ExitC
     let client = args.daemon.client(config)?;
     let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?;
     let explain = |error| args.daemon.explain(error, config);
+    if let Some(denial) = &args.allow_denied {
+        let scope = if args.once { AllowScope::Once } else { AllowScope::Sandbox };
+        let allowed = client.allow_denied(&sandbox.sandbox_id, denial, scope).await.map_err(explain)?;
+        return write_allowed(&allowed, args.json);
+    }
     let network = match args.policy.network(args.mode.clone()) {
         Some(wanted) => client.change_network(&sandbox.sandbox_id, &wanted).await.map_err(explain)?,
         None => sandbox.network,
@@ -63,6 +75,20 @@ pub async fn network(args: NetworkArgs, config: &Config) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+fn write_allowed(allowed: &DenialAllowed, json: bool) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    if json {
+        super::write_json(&mut out, &serde_json::json!(allowed))?;
+    } else {
+        let rule = text::printable(&allowed.rule);
+        match allowed.until {
+            Some(until) => writeln!(out, "allowed\t{rule}\tonce, until {until}")?,
+            None => writeln!(out, "allowed\t{rule}")?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn write_policy(out: &mut impl Write, network: &Network, denials: &DenialList) -> io::Result<()> {
     writeln!(out, "mode\t{}", text::printable(network.mode.as_deref().unwrap_or_default()))?;
     for host in network.allow.iter().flatten() {
@@ -70,7 +96,8 @@ fn write_policy(out: &mut impl Write, network: &Network, denials: &DenialList) -
     }
     for denial in &denials.denials {
         let host = text::printable(&denial.host);
-        writeln!(out, "denied\t{host}:{}\t{} times", denial.port, denial.count)?;
+        let id = denial.id.as_ref().map_or("", DenialId::as_str);
+        writeln!(out, "denied\t{host}:{}\t{} times\t{id}", denial.port, denial.count)?;
     }
     Ok(())
 }

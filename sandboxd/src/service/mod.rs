@@ -37,7 +37,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 pub use self::commands::{CommandOutput, CommandResult, CommandStream, Commands};
-pub use self::egress::Denial;
+pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::Error;
 pub use self::files::{FileStream, Files, UploadFailed};
 pub use self::lifecycle::{

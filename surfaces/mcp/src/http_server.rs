@@ -14,11 +14,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use surface_caller::{Bodies, BodyError, MAX_BODY_BYTES, Shared};
 use tokio_util::sync::CancellationToken;
 
+use crate::seal::Seal;
 use crate::server::{Server, Source};
 use crate::sessions::{Ids, Sessions};
 
 /// Creates the route `/mcp`. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
-/// a secret of the installation. It signs the ids of sessions.
+/// a secret of the installation. It signs the ids of sessions and the state of calls that wait for the user.
 pub fn http(shared: Shared, key: [u8; 32], shutdown: CancellationToken) -> Router {
     http_with(shared, key, shutdown, |server| server)
 }
@@ -30,7 +31,7 @@ pub fn http_with<H: ServerHandler>(
     shutdown: CancellationToken,
     extend: impl Fn(Server) -> H + Send + Sync + 'static,
 ) -> Router {
-    let ids = Ids::new(key);
+    let (ids, seal) = (Ids::new(key), Seal::new(key));
     // The daemon's router has checked both headers by its own list of hosts.
     let mut config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -40,7 +41,10 @@ pub fn http_with<H: ServerHandler>(
         .with_cancellation_token(shutdown);
     config.session_store = Some(Arc::new(ids.clone()));
     let Shared { callers, memory, bodies } = shared;
-    let create = move || Ok(extend(Server::new(Source::Requests(Arc::clone(&callers)), memory.clone())));
+    let create = move || {
+        let source = Source::Requests(Arc::clone(&callers));
+        Ok(extend(Server::new(source, memory.clone(), seal.clone())))
+    };
     let service = StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config);
     Router::new().route_service("/mcp", service).layer(from_fn_with_state(bodies, read_body))
 }

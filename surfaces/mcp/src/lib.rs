@@ -6,11 +6,13 @@
 //! Both serve the revision 2026-07-28 and the older ones with a handshake. Every call goes to the daemon as a request
 //! of its HTTP API, with the caller's own token. The server has no other way to a sandbox.
 
+mod approval;
 mod framing;
 mod http_server;
 mod pipe;
 mod progress;
 mod resources;
+mod seal;
 mod server;
 mod sessions;
 mod stdio;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InputResponses,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
     Tool as McpTool, ToolAnnotations,
@@ -12,10 +12,12 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use surface_caller::{Callers, Conversation};
-use toolbox::{Block, Call, Definition, Memory, Reply, Tool, Toolbox};
+use toolbox::{Approval, Block, Call, Definition, Memory, Reply, Resumed, Tool, Toolbox};
 
+use crate::approval::{self, Elicitations, Era};
 use crate::progress::Notifier;
 use crate::resources;
+use crate::seal::{Binding, Seal};
 
 /// What a host tells the model about the server.
 const INSTRUCTIONS: &str = "Tools that run in a sandbox: a Linux machine of this conversation, separate from the user's. \
@@ -35,11 +37,12 @@ pub(crate) enum Source {
 pub struct Server {
     source: Source,
     memory: Memory,
+    seal: Seal,
 }
 
 impl Server {
-    pub(crate) fn new(source: Source, memory: Memory) -> Self {
-        Self { source, memory }
+    pub(crate) fn new(source: Source, memory: Memory, seal: Seal) -> Self {
+        Self { source, memory, seal }
     }
 
     fn toolbox(&self, context: &RequestContext<RoleServer>) -> Result<(Toolbox, Option<String>), String> {
@@ -53,6 +56,26 @@ impl Server {
                 let toolbox = Toolbox::new(caller.client, conversation.namespace, self.memory.clone());
                 Ok((toolbox, conversation.session))
             }
+        }
+    }
+}
+
+impl Server {
+    /// The call that a client repeats with the answers of its user, if it does.
+    fn resumed(
+        &self,
+        state: Option<&str>,
+        answers: &InputResponses,
+        binding: &Binding,
+    ) -> Result<Option<Resumed>, ErrorData> {
+        match state {
+            Some(state) => {
+                let resume = self.seal.open(state, binding).map_err(|error| invalid(&error.to_string()))?;
+                Ok(Some(approval::resumed(resume, answers)))
+            }
+            // Without the state, the call would start its command again.
+            None if !answers.is_empty() => Err(invalid("`inputResponses` needs `requestState`")),
+            None => Ok(None),
         }
     }
 }
@@ -123,14 +146,30 @@ impl ServerHandler for Server {
             // The model and the user read a tool's error, but not an error of the protocol.
             Err(problem) => return Ok(CallToolResult::error(vec![ContentBlock::text(problem)]).into()),
         };
-        let notifier = Notifier::new(&context.peer, context.meta.get_progress_token());
-        let call = Call { session: session.as_deref(), progress: &notifier, cancel: context.ct.clone() };
         let arguments = request.arguments.unwrap_or_default();
-        let reply = toolbox
+        let binding = Binding::new(toolbox.namespace(), session.as_deref(), &request.name, &arguments);
+        let (state, answers) = (request.request_state, request.input_responses.unwrap_or_default());
+        let resumed = self.resumed(state.as_deref(), &answers, &binding)?;
+        let notifier = Notifier::new(&context.peer, context.meta.get_progress_token());
+        let elicitations = Elicitations::new(&context.peer);
+        let approval = match approval::era(&context) {
+            None => Approval::Unavailable,
+            Some(Era::Legacy) => Approval::During(&elicitations),
+            Some(Era::Modern) => Approval::ByResult,
+        };
+        let (session, cancel) = (session.as_deref(), context.ct.clone());
+        let call = Call { session, progress: &notifier, cancel, approval, resumed };
+        let mut reply = toolbox
             .call(&request.name, arguments, &call)
             .await
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        Ok(result_of(reply).into())
+        match reply.pending.take() {
+            Some(pending) => {
+                Ok(approval::input_required(&pending.resume, self.seal.close(&pending.resume, &binding))
+                    .into())
+            }
+            None => Ok(result_of(reply).into()),
+        }
     }
 }
 
@@ -144,10 +183,10 @@ fn failed(error: &toolbox::Error) -> ErrorData {
 
 fn result_of(reply: Reply) -> CallToolResult {
     let content = reply.blocks.into_iter().map(content_of).collect();
-    if reply.is_error {
-        return CallToolResult::error(content);
-    }
-    let mut result = CallToolResult::success(content);
+    let mut result = match reply.is_error {
+        true => CallToolResult::error(content),
+        false => CallToolResult::success(content),
+    };
     result.structured_content = reply.structured;
     result
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::Stream;
 use hmac::{Hmac, KeyInit, Mac};
 use rmcp::model::{
-    ClientCapabilities, ClientJsonRpcMessage, Implementation, InitializeRequestParams, ProtocolVersion,
-    ServerJsonRpcMessage,
+    ClientCapabilities, ClientJsonRpcMessage, ElicitationCapability, Implementation, InitializeRequestParams,
+    ProtocolVersion, ServerJsonRpcMessage,
 };
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -25,11 +25,13 @@ use rmcp::transport::streamable_http_server::session::{
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::approval;
+
 /// Maximum number of open sessions. For a further one, the oldest is closed.
 const MAX_SESSIONS: usize = 1000;
 
-/// Maximum number of ids that are remembered because their client has ended the session.
-const MAX_ENDED: usize = 10_000;
+/// Maximum number of ids that are remembered for one reason.
+const MAX_REMEMBERED: usize = 10_000;
 
 /// Bytes of the proof in an id.
 const PROOF_BYTES: usize = 16;
@@ -40,6 +42,8 @@ pub(crate) struct Ids {
     key: [u8; 32],
     /// Ids of sessions that their client has ended.
     ended: Arc<Mutex<Recent>>,
+    /// Ids of sessions whose client lets its user be asked.
+    asking: Arc<Mutex<Recent>>,
 }
 
 /// The most recent of many ids.
@@ -54,7 +58,7 @@ impl Recent {
         if self.known.insert(id.to_owned()) {
             self.order.push_back(id.to_owned());
         }
-        if self.order.len() > MAX_ENDED
+        if self.order.len() > MAX_REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -64,7 +68,7 @@ impl Recent {
 
 impl Ids {
     pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self { key, ended: Arc::default() }
+        Self { key, ended: Arc::default(), asking: Arc::default() }
     }
 
     fn issue(&self) -> String {
@@ -75,7 +79,8 @@ impl Ids {
     /// Whether this daemon has issued the id, and its client has not ended the session.
     fn is_valid(&self, id: &str) -> bool {
         let Some((name, proof)) = id.split_at_checked(32) else { return false };
-        // The id is no secret: it opens nothing without the client's token. So the comparison may take any time.
+        // Other clients do not know the random name, and a session opens nothing without a token. So the comparison may take
+        // any time.
         proof == self.proof(name) && !lock(&self.ended).known.contains(id)
     }
 
@@ -90,10 +95,14 @@ impl Ids {
 #[async_trait::async_trait]
 impl SessionStore for Ids {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        Ok(self.is_valid(id).then(|| SessionState::new(handshake())))
+        let asks = lock(&self.asking).known.contains(id);
+        Ok(self.is_valid(id).then(|| SessionState::new(handshake(asks))))
     }
 
-    async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
+    async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
+        if approval::is_offered(&state.initialize_params.capabilities) {
+            lock(&self.asking).add(id);
+        }
         Ok(())
     }
 
@@ -103,11 +112,13 @@ impl SessionStore for Ids {
     }
 }
 
-/// The handshake of a session that is opened again: that of a client without further capabilities.
-fn handshake() -> InitializeRequestParams {
+/// The handshake of a session that is opened again: that of a client without further capabilities, unless this process
+/// knows that its user can be asked.
+fn handshake(asks: bool) -> InitializeRequestParams {
     let client = Implementation::new("unknown", "0");
-    InitializeRequestParams::new(ClientCapabilities::default(), client)
-        .with_protocol_version(ProtocolVersion::V_2025_11_25)
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = asks.then(ElicitationCapability::default);
+    InitializeRequestParams::new(capabilities, client).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
 /// The open sessions.
@@ -237,10 +248,10 @@ mod tests {
     #[test]
     fn only_the_most_recent_ends_are_remembered() {
         let mut recent = Recent::default();
-        for number in 0..=MAX_ENDED {
+        for number in 0..=MAX_REMEMBERED {
             recent.add(&number.to_string());
         }
         assert!(!recent.known.contains("0") && recent.known.contains("1"));
-        assert_eq!((recent.known.len(), recent.order.len()), (MAX_ENDED, MAX_ENDED));
+        assert_eq!((recent.known.len(), recent.order.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
     }
 }

@@ -5,6 +5,7 @@ use sandbox_client::Client;
 use toolbox::{Memory, Namespace, NamespaceError, Toolbox};
 
 use crate::pipe::Pipe;
+use crate::seal::Seal;
 use crate::server::{Server, Source};
 
 /// Why the server on standard input and output has ended.
@@ -26,7 +27,7 @@ pub async fn stdio(client: Client, session: String) -> Result<(), Error> {
     Namespace::check(&session)?;
     let memory = Memory::default();
     let toolbox = Toolbox::new(client, Namespace::new("stdio")?, memory.clone());
-    let server = Server::new(Source::Fixed { toolbox, session }, memory);
+    let server = Server::new(Source::Fixed { toolbox, session }, memory, Seal::random());
     let (input, output) = rmcp::transport::stdio();
     let serve = server.serve(Pipe::new(input, output));
     let running = serve.await.map_err(|error| Error::Handshake(Box::new(error)))?;

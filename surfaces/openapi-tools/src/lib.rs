@@ -21,7 +21,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use surface_caller::{Conversation, Shared};
 use tokio_util::sync::CancellationToken;
-use toolbox::{Call, Progress, Toolbox};
+use toolbox::{Approval, Call, Progress, Toolbox};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
@@ -67,6 +67,8 @@ async fn call(State(shared): State<Shared>, Path(tool): Path<String>, request: R
         session: conversation.session.as_deref(),
         progress: &NoProgress,
         cancel: CancellationToken::new(),
+        approval: Approval::Unavailable,
+        resumed: None,
     };
     match toolbox.call(&tool, arguments, &call).await {
         Ok(reply) => reply::response(reply),

@@ -10,7 +10,8 @@ use crate::JSON;
 
 /// The result of a call. The host shows an error's text to the model.
 pub(crate) fn response(reply: Reply) -> Response {
-    if reply.is_error {
+    // A command that has failed because it was denied a host has a result.
+    if reply.is_error && reply.structured.is_none() {
         return failure(StatusCode::UNPROCESSABLE_ENTITY, &text_of(&reply));
     }
     let result = match reply.structured {

@@ -68,6 +68,26 @@ impl Gate {
         }
     }
 
+    /// Whether a rule of a policy can allow a connection, as far as the host decides it. The addresses of a name are
+    /// checked by [`check_addresses`](Self::check_addresses) and by each connection.
+    pub fn may_allow(&self, host: &Host, port: u16) -> bool {
+        match host {
+            Host::Name(_) => true,
+            Host::Address(address) => self.may_reach(&Here::now(), *address, port),
+        }
+    }
+
+    /// Fails with the reason `NotPublic` if no policy can allow a connection, because of an address of the host. `lookups`
+    /// limits the concurrent look-ups of one sandbox.
+    pub async fn check_addresses(
+        &self,
+        host: &Host,
+        port: u16,
+        lookups: &Arc<Semaphore>,
+    ) -> Result<(), Error> {
+        self.addresses(host, port, lookups).await.map(drop)
+    }
+
     /// The addresses of a host. Fails unless all of them may be reached.
     async fn addresses(
         &self,

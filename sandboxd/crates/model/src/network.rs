@@ -64,6 +64,8 @@ pub struct NetworkPolicy {
 pub struct NetworkRequest {
     mode: Option<NetworkMode>,
     allow: Option<Vec<Rule>>,
+    /// Rule to add to `allow`.
+    add: Option<Rule>,
 }
 
 /// A host that may be reached, and its port.
@@ -94,7 +96,7 @@ impl NetworkPolicy {
         let (mut is_named, mut is_web_or_named) = (false, false);
         for rule in self.allow.iter().filter(|rule| rule.hosts.include(host)) {
             is_named = true;
-            is_web_or_named |= rule.port.map_or(WEB_PORTS.contains(&port), |named| named == port);
+            is_web_or_named |= rule.has_port(port);
         }
         let is_public_name = matches!(host, Host::Name(_)) && self.mode == NetworkMode::Default;
         let is_open = is_public_name || (is_opened && self.mode == NetworkMode::Default);
@@ -111,11 +113,17 @@ impl NetworkPolicy {
         self.mode == NetworkMode::Open
     }
 
-    /// The policy after a caller's change.
+    /// The policy after a caller's change. A rule is not added to a list that is full.
     pub fn with(mut self, request: &NetworkRequest) -> Self {
         self.mode = request.mode.unwrap_or(self.mode);
         if let Some(allow) = &request.allow {
             self.allow.clone_from(allow);
+        }
+        if let Some(rule) = &request.add
+            && !self.allow.contains(rule)
+            && self.allow.len() < limits::MAX_NETWORK_RULES
+        {
+            self.allow.push(rule.clone());
         }
         self
     }
@@ -137,7 +145,17 @@ impl NetworkRequest {
     pub fn new(request: &Network, prefix: &str) -> Result<Self, FieldError> {
         let mode = request.mode.as_deref().map(|mode| NetworkMode::parse(mode, &format!("{prefix}mode")));
         let allow = request.allow.as_deref().map(|allow| rules(allow, &format!("{prefix}allow")));
-        Ok(Self { mode: mode.transpose()?, allow: allow.transpose()? })
+        Ok(Self { mode: mode.transpose()?, allow: allow.transpose()?, add: None })
+    }
+
+    /// Adds a rule, and changes nothing else.
+    pub fn adding(rule: Rule) -> Self {
+        Self { add: Some(rule), ..Self::default() }
+    }
+
+    /// Whether it can only allow more than before.
+    pub fn only_adds(&self) -> bool {
+        self.mode.is_none() && self.allow.is_none()
     }
 }
 
@@ -157,6 +175,21 @@ fn rules(given: &[String], field: &str) -> Result<Vec<Rule>, FieldError> {
 }
 
 impl Rule {
+    /// The rule for a host that was denied: on the ports of the web if the port is one of them, because hosts redirect
+    /// between them, and otherwise on the port.
+    pub fn of(host: Host, port: u16) -> Self {
+        Self { hosts: Hosts::One(host), port: Some(port).filter(|port| !WEB_PORTS.contains(port)) }
+    }
+
+    /// Whether it allows a connection.
+    pub fn includes(&self, host: &Host, port: u16) -> bool {
+        self.hosts.include(host) && self.has_port(port)
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        self.port.map_or(WEB_PORTS.contains(&port), |named| named == port)
+    }
+
     /// Reads `example.com`, `*.example.com`, `*` or an address, each optionally with `:port`. The problem is the
     /// end of a sentence.
     fn parse(text: &str) -> Result<Self, String> {
@@ -352,6 +385,21 @@ mod tests {
         assert_eq!(before.clone().with(&request(None, None)), before);
         assert_eq!(before.clone().with(&request(Some("none"), None)), policy(NetworkMode::None, &["a.b"]));
         assert_eq!(before.with(&request(None, Some(vec![]))), policy(NetworkMode::Allowlist, &[]));
+    }
+
+    #[test]
+    fn a_rule_for_a_denied_host_is_added_once_and_not_to_a_full_list() {
+        let rule = |host: &str, port| Rule::of(Host::parse(host).unwrap(), port);
+        let texts = [("a.b", 443), ("a.b", 80), ("a.b", 22), ("2606:4700::1", 853)]
+            .map(|(host, port)| rule(host, port).to_string());
+        assert_eq!(texts, ["a.b", "a.b", "a.b:22", "[2606:4700::1]:853"]);
+        let added = policy(NetworkMode::Allowlist, &["c.d"])
+            .with(&NetworkRequest::adding(rule("a.b", 443)))
+            .with(&NetworkRequest::adding(rule("a.b", 80)));
+        assert_eq!(added, policy(NetworkMode::Allowlist, &["c.d", "a.b"]));
+        let full: Vec<String> = (0..limits::MAX_NETWORK_RULES).map(|at| format!("{at}.example")).collect();
+        let full = policy(NetworkMode::Allowlist, &full.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(full.clone().with(&NetworkRequest::adding(rule("a.b", 443))), full);
     }
 
     proptest! {

@@ -159,6 +159,14 @@ pub enum Refusal {
         /// The port.
         port: u32,
     },
+
+    /// The denied host cannot be allowed.
+    NotAllowable {
+        /// The host and port.
+        host: String,
+        /// Why.
+        problem: &'static str,
+    },
 }
 
 impl Refusal {
@@ -313,6 +321,12 @@ impl Refusal {
                 format!("nothing answers on port {port} in the sandbox"),
                 json!({ "port": port }),
             ),
+
+            Self::NotAllowable { host, problem } => PublicError::new(
+                ErrorCode::Refused,
+                format!("{} cannot be allowed: {problem}", Echo(host)),
+                json!({ "host": host }),
+            ),
         }
     }
 }
@@ -334,6 +348,8 @@ pub enum Resource {
     Link,
     /// A connection that a process in a sandbox opens.
     Connection,
+    /// A host that a sandbox was denied.
+    Denial,
     /// A container, volume or disk that belongs to no sandbox.
     Orphan,
 }
@@ -349,6 +365,7 @@ impl Resource {
             Self::Port => "port",
             Self::Link => "link",
             Self::Connection => "connection",
+            Self::Denial => "denial",
             Self::Orphan => "orphan",
         }
     }

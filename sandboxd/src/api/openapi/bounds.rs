@@ -41,6 +41,7 @@ fn table() -> Vec<Row> {
             one_of(NetworkMode::ALL.map(NetworkMode::as_str), NetworkMode::default().as_str()),
         ),
         ("Network", "allow", json!({ "maxItems": MAX_NETWORK_RULES, "items": rule() })),
+        ("listDenials", "follow", json!({ "default": false })),
         ("TouchSandbox", "idleTtlMs", range(IDLE_TTL_MS)),
         ("ParkSandbox", "force", json!({ "default": false })),
         ("StartCommand", "", either_script_or_program()),

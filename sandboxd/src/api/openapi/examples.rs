@@ -10,7 +10,7 @@ use sandbox_api::files::{
     EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
 };
 use sandbox_api::health::{Health, Ready};
-use sandbox_api::network::DenialList;
+use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
 use sandbox_api::port::{CreateLink, Link, PortFound};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
@@ -35,6 +35,12 @@ const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijk
 const CHANGES: &str = r#"{"event":"ready"}
 {"event":"created","path":"src/new.rs"}
 {"event":"moved","path":"src/main.rs","from":"src/new.rs"}
+{"event":"heartbeat"}
+"#;
+
+/// Example lines of a stream of denials.
+const DENIALS: &str = r#"{"event":"denied","id":"den_0123456789abcdefghijkl","host":"example.org","port":443,"count":1,"lastAt":"2026-01-01T12:00:00Z","reason":"hostNotAllowed","allowable":true}
+{"event":"ready","at":"2026-01-01T12:00:05Z"}
 {"event":"heartbeat"}
 "#;
 
@@ -109,8 +115,13 @@ fn all() -> Result<Vec<Example>, Error> {
             json!({ "mode": "allowlist", "allow": ["registry.npmjs.org", "*.example.com:443"] }),
         )?,
         example::<DenialList>(json!({ "denials": [{
+            "id": "den_0123456789abcdefghijkl", "allowable": true,
             "host": "example.org", "port": 443, "count": 2, "lastAt": "2026-01-01T12:00:00Z", "reason": "hostNotAllowed",
         }] }))?,
+        example::<AllowDenied>(json!({ "scope": "sandbox" }))?,
+        example::<DenialAllowed>(json!({
+            "host": "example.org", "port": 443, "scope": "sandbox", "rule": "example.org",
+        }))?,
         example::<ResizeTerminal>(json!({ "cols": 132, "rows": 43 }))?,
         example::<ErrorBody>(json!({
             "error": "`sessionKey` is missing", "code": "invalid_request", "details": { "field": "sessionKey" },
@@ -138,7 +149,11 @@ pub(super) fn apply(document: &mut Value) {
         }
     }
     for operation in operations(document) {
-        let lines = if operation["operationId"] == "watchFiles" { CHANGES } else { STREAM };
+        let lines = match operation["operationId"].as_str() {
+            Some("watchFiles") => CHANGES,
+            Some("listDenials") => DENIALS,
+            _ => STREAM,
+        };
         // Indexing would create missing entries.
         let stream = operation.pointer_mut("/responses/200/content/application~1x-ndjson");
         if let Some(stream) = stream {
@@ -151,6 +166,7 @@ pub(super) fn apply(document: &mut Value) {
 mod tests {
     use sandbox_api::command::Record;
     use sandbox_api::files::WatchRecord;
+    use sandbox_api::network::DenialRecord;
 
     use super::*;
     use crate::api::router;
@@ -166,6 +182,9 @@ mod tests {
         }
         for line in CHANGES.lines() {
             serde_json::from_str::<WatchRecord>(line).unwrap();
+        }
+        for line in DENIALS.lines() {
+            serde_json::from_str::<DenialRecord>(line).unwrap();
         }
     }
 }

@@ -21,7 +21,7 @@ use utoipa::openapi::{Components, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-pub(super) use self::params::{InCommand, InLink, InPort, InSandbox, InTerminal};
+pub(super) use self::params::{InCommand, InDenial, InLink, InPort, InSandbox, InTerminal};
 use super::{ApiState, auth, verb};
 
 /// Description of the whole API.

@@ -1,6 +1,6 @@
 //! Path parameters. Each type describes them once for all routes below its path.
 
-use sandbox_api::{CommandId, LinkId, SandboxId, TerminalId};
+use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, TerminalId};
 use utoipa::IntoParams;
 
 /// `/v1/sandboxes/{id}…`
@@ -58,4 +58,15 @@ pub(in crate::api) struct InLink {
     port: u16,
     /// Id of the link.
     link_id: LinkId,
+}
+
+/// `/v1/sandboxes/{id}/network/denials/{denialId}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InDenial {
+    /// Id of the sandbox.
+    id: SandboxId,
+    /// Id of the denial.
+    denial_id: DenialId,
 }

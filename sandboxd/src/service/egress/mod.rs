@@ -5,39 +5,34 @@
 //! connection that is not inspected is cut when an allowlist takes effect. Open connections do not count as use of the
 //! sandbox, but the commands that hold them do.
 
+mod allow;
+mod denials;
+mod passes;
 mod refusal;
 mod serve;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use sandbox_api::DenialId;
 use sandbox_api::network::DenialReason;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
-use super::clock::now_ms;
+pub use self::allow::Allowed;
+pub use self::denials::{Denial, DenialEvent, DenialStream};
+
+use self::denials::Denials;
+use self::passes::{PassId, Passes};
 use super::tasks::Tasks;
+use super::{Context, Error};
 use crate::egress::{BlockedPort, Gate, PublishedAt};
 use crate::metrics::Metrics;
+use crate::model::network::NetworkRequest;
 use crate::model::{Host, NetworkMode, NetworkPolicy, limits};
-
-/// A host and port that a sandbox was denied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denial {
-    /// The host in the form that was compared. An invalid one, as the process wrote it.
-    pub host: String,
-    /// Port, from 1.
-    pub port: u16,
-    /// Why.
-    pub reason: DenialReason,
-    /// Number of attempts.
-    pub count: u64,
-    /// Time of the last attempt, in milliseconds since the Unix epoch.
-    pub last_at_ms: i64,
-}
 
 /// Serves the sandboxes' outbound connections.
 #[derive(Debug)]
@@ -73,7 +68,9 @@ impl Egress {
 pub(in crate::service) struct Outbound {
     /// Same as in the sandbox's record.
     policy: Mutex<NetworkPolicy>,
-    denials: Mutex<Vec<Denial>>,
+    denials: Denials,
+    /// Hosts that are allowed beyond the policy.
+    passes: Passes,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
     connection_permits: Arc<Semaphore>,
@@ -88,6 +85,8 @@ struct Open {
     port: u16,
     /// Whether it is open and not inspected.
     is_uninspected: bool,
+    /// What allows it, if not the policy.
+    pass: Option<PassId>,
     cut: CancellationToken,
 }
 
@@ -114,7 +113,10 @@ impl Registration<'_> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        lock(&self.egress.open).remove(&self.id);
+        let open = lock(&self.egress.open).remove(&self.id);
+        if let Some(pass) = open.and_then(|open| open.pass) {
+            self.egress.passes.leave(pass, Instant::now());
+        }
     }
 }
 
@@ -127,7 +129,8 @@ impl Outbound {
         let per_second = std::num::NonZeroU32::new(limits::EGRESS_CONNECTIONS_PER_SECOND);
         Arc::new(Self {
             policy: Mutex::new(policy),
-            denials: Mutex::default(),
+            denials: Denials::default(),
+            passes: Passes::default(),
             open: Mutex::default(),
             next: AtomicU64::new(0),
             connection_permits: Arc::new(Semaphore::new(limits::MAX_EGRESS_CONNECTIONS)),
@@ -145,11 +148,50 @@ impl Outbound {
         lock(&self.policy).clone()
     }
 
+    /// Policy for a connection. It has a rule for the connection's host if the host is allowed for one use.
+    pub(super) fn policy_for(
+        &self,
+        gate: &Gate,
+        registration: &Registration<'_>,
+        host: &Host,
+        port: u16,
+    ) -> NetworkPolicy {
+        let policy = self.policy();
+        let is_allowable = gate.judge(&policy, host, port).is_err_and(DenialReason::is_allowable);
+        match is_allowable.then(|| self.passes.enter(host, port, Instant::now())).flatten() {
+            None => policy,
+            Some((pass, rule)) => {
+                if let Some(open) = lock(&self.open).get_mut(&registration.id) {
+                    open.pass = Some(pass);
+                }
+                policy.with(&NetworkRequest::adding(rule))
+            }
+        }
+    }
+
     /// Returns the latest denials since this daemon knows the sandbox, newest first.
     pub(in crate::service) fn denials(&self) -> Vec<Denial> {
-        let mut denials = lock(&self.denials).clone();
-        denials.reverse();
-        denials
+        self.denials.newest_first()
+    }
+
+    /// The denial with the id, if it is among the latest.
+    pub(in crate::service) fn denial(&self, id: &DenialId) -> Option<Denial> {
+        self.denials.find(id)
+    }
+
+    /// Streams the latest denials, oldest first, and then those that happen.
+    pub(in crate::service) fn follow_denials(&self) -> Result<DenialStream, Error> {
+        self.denials.follow()
+    }
+
+    /// Ends all streams of denials, because the sandbox is deleted.
+    pub(in crate::service) fn close_denials(&self) {
+        self.denials.close();
+    }
+
+    /// Ends what was allowed for one use. To close its connections too, apply the policy afterwards.
+    pub(in crate::service) fn revoke_passes(&self) {
+        self.passes.revoke();
     }
 
     /// Cuts the connections that the policy denies, or allows only with inspection.
@@ -157,7 +199,11 @@ impl Outbound {
         let policy = self.policy();
         for open in lock(&self.open).values() {
             let is_uninspected = open.is_uninspected && policy.mode == NetworkMode::Allowlist;
-            if is_uninspected || gate.judge(&policy, &open.host, open.port).is_err() {
+            let is_allowed = match gate.judge(&policy, &open.host, open.port) {
+                Ok(()) => true,
+                Err(reason) => reason.is_allowable() && open.pass.is_some_and(|pass| self.passes.has(pass)),
+            };
+            if is_uninspected || !is_allowed {
                 open.cut.cancel();
             }
         }
@@ -167,23 +213,8 @@ impl Outbound {
     pub(super) fn register(&self, host: Host, port: u16) -> Registration<'_> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let cut = CancellationToken::new();
-        lock(&self.open).insert(id, Open { host, port, is_uninspected: false, cut: cut.clone() });
+        lock(&self.open).insert(id, Open { host, port, is_uninspected: false, pass: None, cut: cut.clone() });
         Registration { egress: self, id, cut }
-    }
-
-    /// Records a denial. Drops the oldest one at the maximum.
-    pub(super) fn record_denial(&self, host: &str, port: u16, reason: DenialReason) {
-        let mut denials = lock(&self.denials);
-        let known = denials.iter().position(|it| it.host == host && it.port == port && it.reason == reason);
-        let count = match known {
-            Some(at) => denials.remove(at).count,
-            None => 0,
-        };
-        if denials.len() == limits::MAX_DENIALS {
-            denials.remove(0);
-        }
-        let host = host.to_owned();
-        denials.push(Denial { host, port, reason, count: count.saturating_add(1), last_at_ms: now_ms() });
     }
 }
 
@@ -191,23 +222,7 @@ impl Outbound {
 mod tests {
     use super::*;
     use crate::model::EgressSettings;
-
-    #[test]
-    fn denials_are_counted_and_the_oldest_are_forgotten() {
-        let egress = Outbound::new(NetworkPolicy::default());
-        for at in 0..limits::MAX_DENIALS + 5 {
-            egress.record_denial(&format!("host-{at}"), 443, DenialReason::HostNotAllowed);
-        }
-        egress.record_denial("host-50", 443, DenialReason::HostNotAllowed);
-        egress.record_denial("host-50", 443, DenialReason::NotPublic);
-        let denials = lock(&egress.denials).clone();
-        assert_eq!(denials.len(), limits::MAX_DENIALS);
-        assert_eq!((denials[0].host.as_str(), denials[0].count), ("host-6", 1));
-        let last: Vec<_> =
-            denials.iter().rev().take(2).map(|it| (it.host.as_str(), it.count, it.reason)).collect();
-        let reasons = (DenialReason::NotPublic, DenialReason::HostNotAllowed);
-        assert_eq!(last, [("host-50", 1, reasons.0), ("host-50", 2, reasons.1)]);
-    }
+    use crate::model::network::Rule;
 
     fn policy(mode: NetworkMode, allow: &[&str]) -> NetworkPolicy {
         let allow: Vec<String> = allow.iter().map(|text| (*text).to_owned()).collect();
@@ -244,5 +259,27 @@ mod tests {
         egress.set_policy(policy(NetworkMode::Allowlist, &["a.example", "b.example"]));
         egress.cut_denied(&gate);
         assert!(!opening.cut.is_cancelled());
+    }
+
+    #[test]
+    fn a_connection_that_is_allowed_for_one_use_survives_other_rules_but_not_another_policy() {
+        let gate = Gate::new(EgressSettings::default(), Vec::new());
+        let egress = Outbound::new(policy(NetworkMode::Allowlist, &["b.example"]));
+        let host = Host::parse("a.example").unwrap();
+        let judged = |registration: &Registration<'_>| {
+            gate.judge(&egress.policy_for(&gate, registration, &host, 443), &host, 443)
+        };
+        let denied = egress.register(host.clone(), 443);
+        assert!(judged(&denied).is_err());
+        egress.passes.grant(Rule::of(host.clone(), 443), Instant::now());
+        let allowed = egress.register(host.clone(), 443);
+        assert_eq!(judged(&allowed), Ok(()));
+        egress.set_policy(policy(NetworkMode::Allowlist, &["b.example", "c.example"]));
+        egress.cut_denied(&gate);
+        assert!(denied.cut.is_cancelled() && !allowed.cut.is_cancelled());
+        egress.revoke_passes();
+        egress.cut_denied(&gate);
+        assert!(allowed.cut.is_cancelled());
+        assert!(judged(&egress.register(host.clone(), 443)).is_err());
     }
 }

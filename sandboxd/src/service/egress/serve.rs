@@ -76,7 +76,7 @@ impl OutboundServer {
             return self.refuse(outgoing, None, &invalid).await;
         };
         let registration = self.outbound.register(host.clone(), port);
-        let policy = self.outbound.policy();
+        let policy = self.outbound.policy_for(&self.gate, &registration, &host, port);
         let connected = self.gate.connect(&policy, &host, port, &self.outbound.lookup_permits);
         match registration.cut.run_until_cancelled(connected).await {
             Some(Ok(far)) => {
@@ -113,28 +113,34 @@ impl OutboundServer {
             Some(Err(Broken::Spent)) => DenialReason::Limit,
             Some(Ok(()) | Err(Broken::Silent | Broken::Reset { .. })) | None => return,
         };
-        self.denied(&expected.host.to_string(), expected.port, reason);
+        self.denied(Some(&expected.host), &expected.host.to_string(), expected.port, reason);
     }
 
     async fn refuse(&self, outgoing: Outgoing, host: Option<&Host>, error: &egress::Error) {
-        let (host, port) = (host.map_or_else(|| outgoing.host.clone(), ToString::to_string), outgoing.port);
-        let (reason, mut message) = reply_for(error, &host, port);
+        let (text, port) = (host.map_or_else(|| outgoing.host.clone(), ToString::to_string), outgoing.port);
+        let (reason, mut message) = reply_for(error, &text, port);
         message.truncate(message.floor_char_boundary(limits::MAX_REFUSAL_BYTES));
         match error {
-            egress::Error::Denied { reason } => self.denied(&host, port, *reason),
+            egress::Error::Denied { reason } => self.denied(host, &text, port, *reason),
             failed => {
                 self.metrics.egress_decided(Decision::Failed);
-                debug!(host, port, error = failed as &dyn std::error::Error, "an outbound connection failed");
+                debug!(
+                    host = text,
+                    port,
+                    error = failed as &dyn std::error::Error,
+                    "an outbound connection failed"
+                );
             }
         }
         // Fails if the process no longer waits.
         let _ = outgoing.refuse(reason, message).await;
     }
 
-    fn denied(&self, host: &str, port: u16, reason: DenialReason) {
+    fn denied(&self, host: Option<&Host>, text: &str, port: u16, reason: DenialReason) {
         self.metrics.egress_decided(Decision::Denied(reason));
-        self.outbound.record_denial(host, port, reason);
-        debug!(host, port, ?reason, "an outbound connection was denied");
+        let allowable = reason.is_allowable() && host.is_some_and(|host| self.gate.may_allow(host, port));
+        self.outbound.denials.record(text, port, reason, allowable);
+        debug!(host = text, port, ?reason, "an outbound connection was denied");
     }
 }
 

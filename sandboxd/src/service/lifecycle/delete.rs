@@ -85,6 +85,7 @@ impl Lifecycle {
         seam::at("delete.outcome");
         *state = State::Deleted;
         self.registry.remove(sandbox);
+        sandbox.outbound().close_denials();
         self.release_bridge(sandbox).await;
         if let Some(attachments) = &attachments {
             attachments.after_delete(sandbox.id()).await;
@@ -108,6 +109,7 @@ impl Lifecycle {
         self.tear_down(sandbox).await?;
         self.store.remove(sandbox.id()).await?;
         self.registry.remove(sandbox);
+        sandbox.outbound().close_denials();
         self.release_bridge(sandbox).await;
         Ok(())
     }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use sandbox_api::SandboxId;
+use sandbox_api::network::AllowScope;
+use sandbox_api::{DenialId, SandboxId};
 
 use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::model::network::NetworkRequest;
 use crate::model::{NetworkPolicy, Refusal, Resource};
-use crate::service::egress::Denial;
+use crate::service::egress::{Allowed, Denial, DenialStream};
 
 /// Settings of an existing sandbox that a later create or another request changes. `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default)]
@@ -37,17 +38,56 @@ impl Lifecycle {
         request: NetworkRequest,
     ) -> Result<NetworkPolicy, Error> {
         let sandbox = self.find(id)?;
+        self.change_network_of(&sandbox, request).await
+    }
+
+    async fn change_network_of(
+        &self,
+        sandbox: &Sandbox,
+        request: NetworkRequest,
+    ) -> Result<NetworkPolicy, Error> {
         let state = sandbox.order.shared().await;
         if !matches!(&*state, State::Running(Running { .. }) | State::Parked) {
             return Err(Refusal::NotFound(Resource::Sandbox).into());
         }
-        self.apply(&sandbox, &Changes { network: Some(request), ..Changes::default() }).await?;
+        self.apply(sandbox, &Changes { network: Some(request), ..Changes::default() }).await?;
         Ok(sandbox.labels().spec.network)
     }
 
     /// Outbound connections that were denied to a sandbox since this daemon created or restored it, newest first.
     pub fn denials(&self, id: &SandboxId) -> Result<Vec<Denial>, Error> {
         Ok(self.find(id)?.outbound().denials())
+    }
+
+    /// The denials of a sandbox, oldest first, and then those that happen, until it is deleted. Does not wake the sandbox
+    /// and does not count as use.
+    pub fn follow_denials(&self, id: &SandboxId) -> Result<DenialStream, Error> {
+        self.find(id)?.outbound().follow_denials()
+    }
+
+    /// Allows a host that a sandbox was denied. Does not wake the sandbox and does not count as use.
+    pub async fn allow_denied(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        denial: &DenialId,
+        scope: AllowScope,
+    ) -> Result<Allowed, Error> {
+        let sandbox = self.find(id)?;
+        let outbound = sandbox.outbound();
+        let denied = outbound.denial(denial).ok_or(Refusal::NotFound(Resource::Denial))?;
+        let rule = self.egress.rule_for(outbound, &denied).await?;
+        let until_ms = match scope {
+            AllowScope::Once => Some(outbound.allow_once(rule.clone())),
+            AllowScope::Sandbox => {
+                let policy = self.change_network_of(&sandbox, NetworkRequest::adding(rule.clone())).await?;
+                if !policy.allow.contains(&rule) {
+                    let problem = "the sandbox's list of allowed hosts is full";
+                    return Err(Refusal::NotAllowable { host: rule.to_string(), problem }.into());
+                }
+                None
+            }
+        };
+        Ok(Allowed { host: denied.host, port: denied.port, rule, until_ms })
     }
 
     /// Applies `changes` to an existing sandbox. If the store cannot be written, the change takes effect, but the call
@@ -73,6 +113,9 @@ impl Lifecycle {
                 // Another request may have changed the rest of the policy meanwhile.
                 record.spec.network = record.spec.network.clone().with(request);
                 sandbox.outbound().set_policy(record.spec.network.clone());
+                if !request.only_adds() {
+                    sandbox.outbound().revoke_passes();
+                }
             }
         });
         self.egress.apply_policy(sandbox.outbound());

@@ -173,6 +173,12 @@ async fn a_network_policy_is_shown_and_changed() {
     printed(&daemon, &["exec", "chat:1", "curl -sm 5 http://denied.example/ || true"]).await;
     let shown = printed(&daemon, &["network", "chat:1"]).await;
     assert!(shown.contains("denied\tdenied.example:80\t1 times"), "{shown}");
+    let denial = shown.split_whitespace().find(|word| word.starts_with("den_")).unwrap();
+    let once = printed(&daemon, &["network", "chat:1", "--allow-denied", denial, "--once"]).await;
+    assert!(once.starts_with("allowed\tdenied.example\tonce, until 20"), "{once}");
+    let allowed = printed(&daemon, &["network", "chat:1", "--allow-denied", denial]).await;
+    assert_eq!(allowed, "allowed\tdenied.example\n");
+    assert!(printed(&daemon, &["network", "chat:1"]).await.contains("allow\tdenied.example\n"));
     let json: Value =
         serde_json::from_str(&printed(&daemon, &["network", "chat:1", "none", "--json"]).await).unwrap();
     assert_eq!(json["network"]["mode"], "none");

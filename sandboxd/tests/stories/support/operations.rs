@@ -48,6 +48,7 @@ fn filled(path: &str) -> String {
         ("{terminalId}", NO_TERMINAL),
         ("{port}", "3000"),
         ("{linkId}", "lnk_0000000000000000"),
+        ("{denialId}", "den_0000000000000000"),
         ("{file}", "page.js"),
         ("{name}", "nothing"),
     ];

@@ -28,6 +28,7 @@ pub(super) struct Mcp {
     url: String,
     headers: Vec<(&'static str, String)>,
     session: Option<String>,
+    capabilities: Value,
 }
 
 /// Result of a call.
@@ -51,7 +52,13 @@ impl Mcp {
             url: format!("{base}/mcp"),
             headers: vec![authorization],
             session: None,
+            capabilities: json!({}),
         }
+    }
+
+    /// The same client, with a user who can be asked.
+    pub(super) fn with_elicitation(&self) -> Self {
+        Self { capabilities: json!({ "elicitation": {} }), ..self.clone() }
     }
 
     /// The same client for a conversation of its host.
@@ -67,7 +74,7 @@ impl Mcp {
 
     /// Opens a session of the revision with a handshake.
     pub(super) async fn legacy(&self) -> Self {
-        let params = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": { "name": "story", "version": "1" } });
+        let params = json!({ "protocolVersion": LEGACY, "capabilities": self.capabilities, "clientInfo": { "name": "story", "version": "1" } });
         let response =
             self.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
         let response = response.send().await.unwrap();
@@ -123,7 +130,7 @@ impl Mcp {
         let is_modern = self.session.is_none();
         if is_modern {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let request = self.post(&message);
@@ -195,6 +202,35 @@ impl Mcp {
         let result = self.result("bash", json!({ "command": command })).await;
         assert_eq!(result["exitCode"], 0, "{command}: {result}");
         result["stdout"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Messages of a response, as they arrive.
+pub(super) struct Messages {
+    response: Response,
+    buffer: String,
+}
+
+impl Messages {
+    pub(super) fn of(response: Response) -> Self {
+        assert!(response.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("text/event-stream"));
+        Self { response, buffer: String::new() }
+    }
+
+    /// The next message that has a field.
+    pub(super) async fn next_with(&mut self, field: &str) -> Value {
+        loop {
+            while let Some((line, rest)) = self.buffer.split_once('\n') {
+                let message = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data).ok());
+                self.buffer = rest.to_owned();
+                if let Some(message) = message.filter(|message: &Value| !message[field].is_null()) {
+                    return message;
+                }
+            }
+            let part = tokio::time::timeout(Duration::from_secs(60), self.response.chunk()).await;
+            let part = part.unwrap().unwrap().expect("the response has ended");
+            self.buffer.push_str(std::str::from_utf8(&part).unwrap());
+        }
     }
 }
 

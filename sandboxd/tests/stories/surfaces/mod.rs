@@ -4,6 +4,7 @@ mod conformance;
 mod large_output;
 mod many_conversations;
 mod mcp;
+mod mcp_approval;
 mod mcp_client;
 mod mcp_commands;
 mod mcp_http;

@@ -60,6 +60,21 @@ pub const EGRESS_RETRY: RangeInclusive<Duration> = Duration::from_millis(100)..=
 /// Number of denied hosts that are remembered per sandbox, the last ones.
 pub const MAX_DENIALS: usize = 100;
 
+/// Maximum number of concurrent streams of one sandbox's denials.
+pub const MAX_DENIAL_STREAMS: usize = 64;
+
+/// Number of denials that wait for the reader of a stream. More are dropped, the oldest first.
+pub const DENIAL_QUEUE: usize = 64;
+
+/// Maximum number of hosts that are allowed for one use, for each sandbox. For one more, the oldest is removed.
+pub const MAX_PASSES: usize = 32;
+
+/// Time within which a host that is allowed for one use must be connected to.
+pub const PASS_LIFETIME: Duration = Duration::from_secs(10 * 60);
+
+/// Time without an open connection after which one use of a host is over.
+pub const PASS_IDLE: Duration = Duration::from_secs(5);
+
 /// Maximum length of the reason that a process receives for a refused connection, in bytes. The agent cuts longer
 /// ones.
 pub const MAX_REFUSAL_BYTES: usize = 512;
