@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_api::{ErrorCode, SandboxId, SessionKey};
 use sandbox_client::Client;
@@ -86,7 +86,15 @@ impl Namespace {
         self.key(Kind::Host, session).map_err(bad_session)
     }
 
-    fn contains(&self, key: &str) -> bool {
+    /// Name of the user, or of a client without users.
+    pub(crate) fn owner(&self) -> String {
+        let names = self.0.strip_prefix("mcp:").unwrap_or(&self.0).trim_end_matches(':');
+        let owner = names.rsplit(':').next().unwrap_or_default();
+        percent_decode_str(owner).decode_utf8_lossy().into_owned()
+    }
+
+    /// Whether a session key is in the namespace.
+    pub(crate) fn contains(&self, key: &str) -> bool {
         key.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(':'))
     }
 }
@@ -159,12 +167,24 @@ impl Sandboxes {
         self.open(client, key).await
     }
 
+    /// Creates a sandbox that is found by its handle only. Its session key and its ports are not those of the request.
+    pub(crate) async fn open_new(
+        &self,
+        client: &Client,
+        namespace: &Namespace,
+        request: CreateSandbox,
+    ) -> Result<Opened, Error> {
+        let key = namespace.key(Kind::Random, &Uuid::new_v4().to_string()).map_err(bad_session)?;
+        self.open_as(client, key, request).await
+    }
+
     async fn open(&self, client: &Client, key: String) -> Result<Opened, Error> {
-        let request = CreateSandbox {
-            session_key: key.clone(),
-            ports: Some(PORTS.map(u32::from).to_vec()),
-            ..CreateSandbox::default()
-        };
+        self.open_as(client, key, CreateSandbox::default()).await
+    }
+
+    async fn open_as(&self, client: &Client, key: String, request: CreateSandbox) -> Result<Opened, Error> {
+        let request =
+            CreateSandbox { session_key: key.clone(), ports: Some(PORTS.map(u32::from).to_vec()), ..request };
         let opened = client.create_or_reconnect(&request).await?;
         remember(&self.owners, opened.sandbox_id.clone(), key.clone());
         remember(&self.known, key, opened.sandbox_id.clone());
@@ -247,6 +267,8 @@ mod tests {
             assert!(!other.unwrap().contains(&key));
         }
         assert!(!ann.contains("chat:1") && !ann.contains("tmp:1"));
+        assert_eq!((admin.owner(), ann.owner()), ("admin".to_owned(), "ann".to_owned()));
+        assert_eq!(Namespace::for_user("chat", "a:é").unwrap().owner(), "a:é");
         assert_ne!(key, ann.key(Kind::Named, "a:b").unwrap());
     }
 

@@ -9,6 +9,7 @@
 mod framing;
 mod http_server;
 mod pipe;
+mod profile;
 mod progress;
 mod resources;
 mod server;
@@ -17,4 +18,4 @@ mod stdio;
 
 pub use http_server::{http, http_with};
 pub use server::Server;
-pub use stdio::{Error, stdio};
+pub use stdio::{Error, Options, stdio};

@@ -14,6 +14,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use surface_caller::{Callers, Conversation};
 use toolbox::{Block, Call, Definition, Memory, Reply, Tool, Toolbox};
 
+use crate::profile;
 use crate::progress::Notifier;
 use crate::resources;
 
@@ -50,7 +51,8 @@ impl Server {
                 let caller = callers.caller(head);
                 let conversation =
                     Conversation::of(&caller.token_name, &head.headers).map_err(|error| error.to_string())?;
-                let toolbox = Toolbox::new(caller.client, conversation.namespace, self.memory.clone());
+                let toolbox = Toolbox::new(caller.client, conversation.namespace, self.memory.clone())
+                    .with_profile(profile::chosen(head)?);
                 Ok((toolbox, conversation.session))
             }
         }
@@ -71,10 +73,10 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = Tool::ALL.into_iter().map(|tool| to_mcp(tool.definition())).collect();
-        Ok(ListToolsResult::with_all_items(tools))
+        let (toolbox, _) = self.toolbox(&context).map_err(|problem| invalid(&problem))?;
+        Ok(ListToolsResult::with_all_items(toolbox.definitions().into_iter().map(to_mcp).collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<McpTool> {
@@ -144,10 +146,8 @@ fn failed(error: &toolbox::Error) -> ErrorData {
 
 fn result_of(reply: Reply) -> CallToolResult {
     let content = reply.blocks.into_iter().map(content_of).collect();
-    if reply.is_error {
-        return CallToolResult::error(content);
-    }
-    let mut result = CallToolResult::success(content);
+    let mut result =
+        if reply.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.structured_content = reply.structured;
     result
 }
