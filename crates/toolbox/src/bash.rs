@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::progress::LastLine;
 use crate::toolbox::{Call, Toolbox};
-use crate::{Error, Reply, input, output};
+use crate::{Error, Reply, input, output, programs};
 
 /// Time limit of a command whose call has none.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -141,7 +141,8 @@ impl Toolbox {
         input: input::BashList,
     ) -> Result<Reply, Error> {
         let found = self.client.commands(sandbox, input.limit.unwrap_or(20).clamp(1, 200)).await?;
-        let commands: Vec<_> = found.commands.into_iter().map(listed).collect();
+        let own = found.commands.into_iter().filter(|command| !programs::is_search(&command.args));
+        let commands: Vec<_> = own.map(listed).collect();
         let lines = commands.iter().map(|command| {
             let state = match command.exit_code {
                 None => "running".to_owned(),

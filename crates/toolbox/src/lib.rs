@@ -19,6 +19,7 @@ mod keys;
 mod output;
 mod profile;
 mod profiles;
+mod programs;
 mod progress;
 mod reply;
 mod resources;

@@ -13,6 +13,7 @@ use sandbox_client::Client;
 use uuid::Uuid;
 
 use crate::Error;
+use crate::programs::Programs;
 
 /// Ports that a server in a sandbox may use to be shown by `preview_url`: the defaults of common tools.
 pub(crate) const PORTS: [u16; 4] = [3000, 5173, 8000, 8080];
@@ -116,6 +117,7 @@ fn encoded(name: &str) -> Result<String, NamespaceError> {
 pub(crate) struct Sandboxes {
     known: Mutex<HashMap<String, SandboxId>>,
     owners: Mutex<HashMap<SandboxId, String>>,
+    pub(crate) programs: Programs,
 }
 
 /// A sandbox that was opened.
@@ -186,6 +188,7 @@ impl Sandboxes {
         let request =
             CreateSandbox { session_key: key.clone(), ports: Some(PORTS.map(u32::from).to_vec()), ..request };
         let opened = client.create_or_reconnect(&request).await?;
+        self.programs.learn(client, &opened.sandbox_id).await;
         remember(&self.owners, opened.sandbox_id.clone(), key.clone());
         remember(&self.known, key, opened.sandbox_id.clone());
         Ok(Opened { sandbox: opened.sandbox_id, created: opened.created })

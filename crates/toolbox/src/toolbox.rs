@@ -82,11 +82,16 @@ impl Toolbox {
         Self { root: Some(root), ..self }
     }
 
-    /// Describes the tools.
+    /// Describes the tools. The description of `bash` names programs of the image, once a sandbox was opened.
     pub fn definitions(&self) -> Vec<Definition> {
         let mut definitions = self.profile.definitions();
         if self.profile == Profile::Default && self.root.is_some() {
             definitions.extend(Tool::WITH_ROOT.map(Tool::definition));
+        }
+        if self.profile == Profile::Default
+            && let Some(bash) = definitions.iter_mut().find(|tool| tool.name == Tool::Bash.name())
+        {
+            bash.description.push_str(&self.memory.sandboxes.programs.sentence());
         }
         definitions
     }
