@@ -1,6 +1,7 @@
 //! Other protocols than the HTTP API.
 
 mod conformance;
+mod host_configs;
 mod large_output;
 mod many_conversations;
 mod mcp;
