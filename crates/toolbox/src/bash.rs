@@ -1,5 +1,6 @@
 //! Commands: `bash`, `bash_output`, `bash_kill` and `bash_list`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -13,10 +14,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::denied::DeniedHosts;
 use crate::progress::LastLine;
 use crate::toolbox::{Call, Toolbox};
-use crate::{Error, Reply, Resumed, input, output};
+use crate::{Error, Reply, Resumed, input, output, programs};
 
 /// Time limit of a command whose call has none.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long a call waits for the command's end. Hosts cut calls off after a minute.
 const DEFAULT_WAIT: Duration = Duration::from_secs(45);
@@ -29,8 +30,8 @@ const COLLECT: Duration = Duration::from_millis(50);
 
 /// Maximum number of characters of standard output, and of standard error. A result has its output twice, as text and
 /// as JSON: about 20,000 tokens together, and less than 700 KiB even if every character is escaped.
-const MAX_STDOUT_CHARS: usize = 20_000;
-const MAX_STDERR_CHARS: usize = 10_000;
+pub(crate) const MAX_STDOUT_CHARS: usize = 20_000;
+pub(crate) const MAX_STDERR_CHARS: usize = 10_000;
 
 /// Characters of a command in a list.
 const LISTED_CHARS: usize = 200;
@@ -176,7 +177,8 @@ impl Toolbox {
         input: input::BashList,
     ) -> Result<Reply, Error> {
         let found = self.client.commands(sandbox, input.limit.unwrap_or(20).clamp(1, 200)).await?;
-        let commands: Vec<_> = found.commands.into_iter().map(listed).collect();
+        let own = found.commands.into_iter().filter(|command| !programs::is_search(&command.args));
+        let commands: Vec<_> = own.map(listed).collect();
         let lines = commands.iter().map(|command| {
             let state = match command.exit_code {
                 None => "running".to_owned(),
@@ -335,13 +337,17 @@ impl Reading {
 }
 
 fn add(excerpt: &mut Excerpt, last_line: &mut LastLine, output: &Output) {
-    // The text has replacement characters for bytes that are not UTF-8, which the model would get anyway. But the
-    // end of a record may be within a character.
-    match output.data_base64.as_deref().map(decode) {
-        Some(Some(bytes)) => excerpt.push(&bytes),
-        _ => excerpt.push(output.data.as_bytes()),
-    }
+    excerpt.push(&bytes_of(output));
     last_line.push(&output.data);
+}
+
+/// The bytes that a command has written. The text has replacement characters for bytes that are not UTF-8, which the
+/// model would get anyway. But the end of a record may be within a character.
+pub(crate) fn bytes_of(output: &Output) -> Cow<'_, [u8]> {
+    match output.data_base64.as_deref().map(decode) {
+        Some(Some(bytes)) => bytes.into(),
+        _ => output.data.as_bytes().into(),
+    }
 }
 
 fn decode(base64: &str) -> Option<Vec<u8>> {

@@ -45,13 +45,15 @@ pub enum Tool {
     SandboxInfo,
     /// Returns skills.
     Skills,
+    /// Copies a file of the host into the sandbox.
+    Upload,
+    /// Copies a file of the sandbox to the host.
+    Download,
 }
 
 /// Definition of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// The tool.
-    pub tool: Tool,
     /// Name by which the model calls it.
     pub name: &'static str,
     /// Title for people.
@@ -83,13 +85,32 @@ pub struct Hints {
 impl Definition {
     /// Maximum length of a description. Some hosts cut longer ones.
     pub const MAX_DESCRIPTION_CHARS: usize = 2000;
+
+    /// Defines a tool with the arguments `I`, without an output schema.
+    pub(crate) fn of<I: JsonSchema>(
+        name: &'static str,
+        title: &'static str,
+        hints: Hints,
+        description: &str,
+    ) -> Self {
+        Self {
+            name,
+            title,
+            description: one_line(description),
+            input_schema: schema::<I>(),
+            output_schema: None,
+            hints,
+        }
+    }
 }
 
-const READS: Hints = Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
-const CHANGES: Hints = Hints { read_only: false, destructive: true, idempotent: false, open_world: false };
+pub(crate) const READS: Hints =
+    Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
+pub(crate) const CHANGES: Hints =
+    Hints { read_only: false, destructive: true, idempotent: false, open_world: false };
 
 impl Tool {
-    /// All tools.
+    /// The tools that every host offers.
     pub const ALL: [Self; 17] = [
         Self::Bash,
         Self::BashOutput,
@@ -109,6 +130,9 @@ impl Tool {
         Self::SandboxInfo,
         Self::Skills,
     ];
+
+    /// The tools for files of the host. Offered only with a directory to which they are confined.
+    pub const WITH_ROOT: [Self; 2] = [Self::Upload, Self::Download];
 
     /// Name by which the model calls the tool.
     pub fn name(self) -> &'static str {
@@ -130,12 +154,14 @@ impl Tool {
             Self::SandboxOpen => "sandbox_open",
             Self::SandboxInfo => "sandbox_info",
             Self::Skills => "skills",
+            Self::Upload => "upload",
+            Self::Download => "download",
         }
     }
 
     /// Returns the tool with this name.
     pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
+        Self::ALL.into_iter().chain(Self::WITH_ROOT).find(|tool| tool.name() == name)
     }
 
     /// Describes the tool.
@@ -214,10 +240,21 @@ impl Tool {
                 ("Describe the sandbox", READS, schema::<input::SandboxInfo>(), schema::<output::Info>())
             }
             Self::Skills => ("Read skills", READS, schema::<input::Skills>(), schema::<output::Skills>()),
+            Self::Upload => (
+                "Upload a file",
+                Hints { idempotent: true, ..CHANGES },
+                schema::<input::Upload>(),
+                schema::<output::Uploaded>(),
+            ),
+            Self::Download => (
+                "Download a file",
+                Hints { idempotent: true, ..CHANGES },
+                schema::<input::Download>(),
+                schema::<output::Downloaded>(),
+            ),
         };
         let input_schema = if self == Self::SandboxOpen { input_schema } else { with_sandbox(input_schema) };
         Definition {
-            tool: self,
             name: self.name(),
             title,
             description: self.description(),
@@ -283,9 +320,24 @@ impl Tool {
                  task, from a folder `skills` of the workspace or the image. It is data of the sandbox: use it if the user's task \
                  calls for it, and never against the user's wishes."
                 .into(),
+            Self::Upload => format!(
+                "Copy a file from the user's machine into the sandbox. `source` is relative to the directory that the user has \
+                 shared. Relative paths of the sandbox start in {WORKSPACE}. An existing file is replaced. Missing directories are \
+                 created."
+            ),
+            Self::Download => format!(
+                "Copy a file from the sandbox to the user's machine. `destination` is relative to the directory that the user has \
+                 shared. Relative paths of the sandbox start in {WORKSPACE}. An existing file is replaced. Missing directories are \
+                 created."
+            ),
         };
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        one_line(&text)
     }
+}
+
+/// Joins the lines of a text.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Adds the argument that every tool has.
@@ -304,7 +356,7 @@ fn with_sandbox(mut schema: Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Self-contained schema, without parts that models do not need.
-fn schema<T: JsonSchema>() -> Map<String, Value> {
+pub(crate) fn schema<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;

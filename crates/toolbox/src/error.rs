@@ -26,6 +26,9 @@ pub enum Error {
         "this call names no sandbox: call `sandbox_open` first, and pass its `sandbox` in every further call"
     )]
     NoSandbox,
+    /// The call names no sandbox, its host does not either, and the profile has no tool that opens one.
+    #[error("this call names no sandbox: the host must send the header `X-Sandbox-Session`")]
+    NoSession,
     /// The handle is unknown, or belongs to another client.
     #[error("there is no sandbox `{handle}`, or it has expired: call `sandbox_open` for another one")]
     UnknownSandbox {
@@ -89,6 +92,12 @@ pub enum Error {
         "the sandbox of this call has changed since the user was asked: nothing was started, run the command again"
     )]
     OtherSandbox,
+    /// No directory of the host may be used.
+    #[error("this server has no access to files of the user's machine")]
+    NoRoot,
+    /// The host has cancelled the call.
+    #[error("the call was cancelled")]
+    Cancelled,
     /// sandboxd failed or rejected the request.
     #[error("{}", sentence(source))]
     Client {

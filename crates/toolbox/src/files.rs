@@ -10,18 +10,18 @@ use sandbox_api::files::{EditFile, TextEdit};
 use sandbox_client::{FileContent, WriteOptions};
 use tokio::time::timeout;
 
-use crate::images::{self, Images, MAX_IMAGE_FILE_BYTES};
+use crate::images::{self, Images, MAX_IMAGE_FILE_BYTES, Shown};
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
 
 /// Lines of a result if the call has no limit.
-const DEFAULT_LINES: u64 = 2000;
+pub(crate) const DEFAULT_LINES: u64 = 2000;
 
 /// Maximum number of characters of a file in a result.
-const MAX_FILE_CHARS: usize = 30_000;
+pub(crate) const MAX_FILE_CHARS: usize = 30_000;
 
 /// How far into a file lines are counted. Further lines are better read with `sed -n`.
-const MAX_SCAN_BYTES: u64 = 256 * 1024 * 1024;
+pub(crate) const MAX_SCAN_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Time in which a file with an image must be read.
 const IMAGE_FILE: Duration = Duration::from_secs(20);
@@ -48,7 +48,8 @@ impl Toolbox {
             if scanned == 0
                 && let Some(format) = images::format_of(&piece)
             {
-                return self.read_image(input.path, format, piece.into(), content).await;
+                let shown = self.read_image(&input.path, format, piece.into(), content).await?;
+                return Ok(shown.reply(&input.path));
             }
             if scanned == 0 && piece.contains(&0) {
                 return Err(Error::NotText { path: input.path, bytes: file_bytes });
@@ -83,15 +84,16 @@ impl Toolbox {
         Ok(Reply::new(text, &result))
     }
 
-    async fn read_image(
+    /// Reads the rest of an image file.
+    pub(crate) async fn read_image(
         &self,
-        path: String,
+        path: &str,
         format: ImageFormat,
         mut file: Vec<u8>,
         mut content: FileContent,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Shown, Error> {
         let permit = self.images().permit().await;
-        let fail = |problem: String| Error::Image { path: path.clone(), problem };
+        let fail = |problem: String| Error::Image { path: path.to_owned(), problem };
         let rest = async {
             while let Some(piece) = content.next().await {
                 file.extend_from_slice(&piece?);
@@ -103,7 +105,7 @@ impl Toolbox {
         };
         // Other images wait meanwhile.
         timeout(IMAGE_FILE, rest).await.map_err(|_| fail("it could not be read in time".into()))??;
-        Images::reply(&path, format, file, permit).await
+        Images::prepare(path, format, file, permit).await
     }
 
     pub(crate) async fn write(&self, sandbox: &SandboxId, input: input::Write) -> Result<Reply, Error> {
@@ -116,6 +118,17 @@ impl Toolbox {
     }
 
     pub(crate) async fn edit(&self, sandbox: &SandboxId, input: input::Edit) -> Result<Reply, Error> {
+        let result = self.edited(sandbox, input).await?;
+        let text = if result.diff.is_empty() { "Nothing changed.".to_owned() } else { result.diff.clone() };
+        Ok(Reply::new(text, &result))
+    }
+
+    /// Applies edits, all of them to the file as it was.
+    pub(crate) async fn edited(
+        &self,
+        sandbox: &SandboxId,
+        input: input::Edit,
+    ) -> Result<output::Edited, Error> {
         let edits = input.edits.into_iter().map(|edit| TextEdit {
             old_text: edit.old_text,
             new_text: edit.new_text,
@@ -130,8 +143,7 @@ impl Toolbox {
         diff.push(edited.diff.as_bytes());
         diff.finish();
         let diff = diff.shown().with_notice(None);
-        let text = if diff.is_empty() { "Nothing changed.".to_owned() } else { diff.clone() };
-        Ok(Reply::new(text, &output::Edited { diff, first_changed_line: edited.first_changed_line }))
+        Ok(output::Edited { diff, first_changed_line: edited.first_changed_line })
     }
 }
 

@@ -53,12 +53,38 @@ impl Default for Images {
 }
 
 /// An image for a model.
-struct Shown {
+pub(crate) struct Shown {
     bytes: Vec<u8>,
     format: ImageFormat,
     /// Width and height of the file, and of `bytes`.
-    original: (u32, u32),
-    shown: (u32, u32),
+    pub(crate) original: (u32, u32),
+    pub(crate) shown: (u32, u32),
+}
+
+impl Shown {
+    /// The image as a part of a result.
+    pub(crate) fn block(&self) -> Block {
+        Block::Image { data_base64: BASE64_STANDARD.encode(&self.bytes), mime_type: self.mime_type() }
+    }
+
+    pub(crate) fn mime_type(&self) -> &'static str {
+        self.format.to_mime_type()
+    }
+
+    /// The result of reading the image file at `path`.
+    pub(crate) fn reply(&self, path: &str) -> Reply {
+        let ((width, height), (shown_width, shown_height)) = (self.original, self.shown);
+        let mut text = format!("{path}: {width}x{height} pixels");
+        if self.original != self.shown {
+            text += &format!(", shown at {shown_width}x{shown_height}");
+        }
+        Reply {
+            blocks: vec![Block::Text(text), self.block()],
+            structured: None,
+            is_error: false,
+            pending: None,
+        }
+    }
 }
 
 /// Returns the format if `start`, the first bytes of a file, are those of an image that hosts can show.
@@ -76,32 +102,22 @@ impl Images {
     }
 
     /// Prepares the image file at `path` for a model.
-    pub(crate) async fn reply(
+    pub(crate) async fn prepare(
         path: &str,
         format: ImageFormat,
         file: Vec<u8>,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Shown, Error> {
         let fail = |problem: String| Error::Image { path: path.to_owned(), problem };
         let prepared = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             prepare(file, format)
         });
-        let shown = match prepared.await {
-            Ok(shown) => shown.map_err(|error| fail(error.to_string()))?,
+        match prepared.await {
+            Ok(shown) => shown.map_err(|error| fail(error.to_string())),
             // A panic of the decoder.
-            Err(_) => return Err(fail("it cannot be decoded".into())),
-        };
-        let ((width, height), (shown_width, shown_height)) = (shown.original, shown.shown);
-        let mut text = format!("{path}: {width}x{height} pixels");
-        if shown.original != shown.shown {
-            text += &format!(", shown at {shown_width}x{shown_height}");
+            Err(_) => Err(fail("it cannot be decoded".into())),
         }
-        let image = Block::Image {
-            data_base64: BASE64_STANDARD.encode(&shown.bytes),
-            mime_type: shown.format.to_mime_type(),
-        };
-        Ok(Reply { blocks: vec![Block::Text(text), image], structured: None, is_error: false, pending: None })
     }
 }
 

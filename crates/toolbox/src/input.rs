@@ -215,3 +215,23 @@ pub(crate) struct Skills {
     /// Name of the skill to read. Without it, all skills are listed.
     pub(crate) name: Option<String>,
 }
+
+/// `upload`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Upload {
+    /// File of the user's machine.
+    pub(crate) source: String,
+    /// Path in the sandbox, including the name.
+    pub(crate) path: String,
+}
+
+/// `download`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Download {
+    /// File of the sandbox.
+    pub(crate) path: String,
+    /// Path on the user's machine, including the name.
+    pub(crate) destination: String,
+}

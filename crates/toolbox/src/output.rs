@@ -312,3 +312,27 @@ pub(crate) struct Skill {
     /// Folder with the skill's files.
     pub(crate) folder: String,
 }
+
+/// Result of `upload`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Uploaded {
+    /// Path in the sandbox, as given.
+    pub(crate) path: String,
+    /// Size of the file in bytes.
+    pub(crate) bytes: u64,
+    /// Whether the file is new in the sandbox.
+    pub(crate) created: bool,
+}
+
+/// Result of `download`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Downloaded {
+    /// Path on the user's machine, as given.
+    pub(crate) destination: String,
+    /// Size of the file in bytes.
+    pub(crate) bytes: u64,
+    /// Whether a file was replaced.
+    pub(crate) replaced: bool,
+}

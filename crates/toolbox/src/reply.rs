@@ -53,6 +53,18 @@ impl From<Pending> for Reply {
     }
 }
 
+impl Reply {
+    /// A result as JSON, and as the same JSON in text.
+    pub(crate) fn json(structured: &impl Serialize) -> Self {
+        Self::new(serde_json::to_string(structured).unwrap_or_default(), structured)
+    }
+
+    /// A result as text only.
+    pub(crate) fn text(text: String) -> Self {
+        Self { blocks: vec![Block::Text(text)], structured: None, is_error: false, pending: None }
+    }
+}
+
 impl From<Error> for Reply {
     fn from(error: Error) -> Self {
         Self { blocks: vec![Block::Text(error.to_string())], structured: None, is_error: true, pending: None }

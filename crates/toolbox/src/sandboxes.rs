@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_api::{ErrorCode, SandboxId, SessionKey};
 use sandbox_client::Client;
 use uuid::Uuid;
 
 use crate::Error;
+use crate::programs::Programs;
 
 /// Ports that a server in a sandbox may use to be shown by `preview_url`: the defaults of common tools.
 pub(crate) const PORTS: [u16; 4] = [3000, 5173, 8000, 8080];
@@ -102,6 +103,13 @@ impl Namespace {
         rest.is_some_and(|rest| rest.starts_with(':'))
     }
 
+    /// Name of the user, or of a client without users.
+    pub(crate) fn owner(&self) -> String {
+        let names = self.0.strip_prefix("mcp:").unwrap_or(&self.0).trim_end_matches(':');
+        let owner = names.rsplit(':').next().unwrap_or_default();
+        percent_decode_str(owner).decode_utf8_lossy().into_owned()
+    }
+
     /// Whether a session key is in this namespace.
     pub fn contains(&self, key: &str) -> bool {
         key.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with(':'))
@@ -125,6 +133,7 @@ fn encoded(name: &str) -> Result<String, NamespaceError> {
 pub(crate) struct Sandboxes {
     known: Mutex<HashMap<String, SandboxId>>,
     owners: Mutex<HashMap<SandboxId, String>>,
+    pub(crate) programs: Programs,
 }
 
 /// A sandbox that was opened.
@@ -181,14 +190,32 @@ impl Sandboxes {
         Ok(self.open(client, key).await?)
     }
 
+    /// Creates a sandbox that is found by its handle only. Its session key and its ports are not those of the request.
+    pub(crate) async fn open_new(
+        &self,
+        client: &Client,
+        namespace: &Namespace,
+        request: CreateSandbox,
+    ) -> Result<Opened, Error> {
+        let key = namespace.key(Kind::Random, &Uuid::new_v4().to_string()).map_err(bad_session)?;
+        Ok(self.open_as(client, key, request).await?)
+    }
+
     /// Opens the sandbox of a session key.
     pub(crate) async fn open(&self, client: &Client, key: String) -> Result<Opened, sandbox_client::Error> {
-        let request = CreateSandbox {
-            session_key: key.clone(),
-            ports: Some(PORTS.map(u32::from).to_vec()),
-            ..CreateSandbox::default()
-        };
+        self.open_as(client, key, CreateSandbox::default()).await
+    }
+
+    async fn open_as(
+        &self,
+        client: &Client,
+        key: String,
+        request: CreateSandbox,
+    ) -> Result<Opened, sandbox_client::Error> {
+        let request =
+            CreateSandbox { session_key: key.clone(), ports: Some(PORTS.map(u32::from).to_vec()), ..request };
         let opened = client.create_or_reconnect(&request).await?;
+        self.programs.learn(client, &opened.sandbox_id).await;
         remember(&self.owners, opened.sandbox_id.clone(), key.clone());
         remember(&self.known, key, opened.sandbox_id.clone());
         Ok(Opened { sandbox: opened.sandbox_id, created: opened.created })
@@ -274,6 +301,8 @@ mod tests {
         for stranger in ["chat:ann", "", "mcp"] {
             assert!(!Namespace::is_of_client(stranger, &key), "{stranger}");
         }
+        assert_eq!((admin.owner(), ann.owner()), ("admin".to_owned(), "ann".to_owned()));
+        assert_eq!(Namespace::for_user("chat", "a:é").unwrap().owner(), "a:é");
         assert_ne!(key, ann.key(Kind::Named, "a:b").unwrap());
     }
 

@@ -177,7 +177,7 @@ fn unseen(terminal: &TerminalId) -> Reply {
     Reply::new(text, &result)
 }
 
-fn reply_of(terminal: Terminal) -> Reply {
+pub(crate) fn reply_of(terminal: Terminal) -> Reply {
     let rows = terminal.screen.as_deref().unwrap_or_default();
     let mut screen = Excerpt::new(Keep::Both, MAX_SCREEN_CHARS);
     for row in rows.trim_end().lines() {
@@ -214,7 +214,7 @@ fn listed(terminal: Terminal) -> output::ListedTerminal {
     }
 }
 
-fn terminal_of(text: &str) -> Result<TerminalId, Error> {
+pub(crate) fn terminal_of(text: &str) -> Result<TerminalId, Error> {
     text.parse().map_err(|error: sandbox_api::IdError| Error::Argument {
         field: "terminalId",
         problem: format!("is {error}: take it from the result of `terminal_open`"),

@@ -14,14 +14,16 @@ use crate::asked::AskedHosts;
 use crate::cursors::Cursors;
 use crate::images::Images;
 use crate::sandboxes::{Sandboxes, is_gone};
-use crate::{Error, Namespace, Reply, Tool, input, output};
+use crate::{Definition, Error, HostRoot, Namespace, Profile, Reply, Tool, input, output};
 
 /// Executes calls of one client. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Toolbox {
     pub(crate) client: Client,
-    namespace: Namespace,
-    memory: Memory,
+    pub(crate) namespace: Namespace,
+    pub(crate) memory: Memory,
+    pub(crate) root: Option<HostRoot>,
+    profile: Profile,
 }
 
 /// What calls remember for later ones. Losing it costs requests, and output that is read twice.
@@ -66,14 +68,39 @@ pub struct UnknownTool {
 
 /// The arguments of a call, without the sandbox.
 pub(crate) struct Arguments {
-    tool: Tool,
-    rest: Map<String, Value>,
+    tool: &'static str,
+    fields: Map<String, Value>,
 }
 
 impl Toolbox {
     /// Creates the tools of the client whose sandboxes are in `namespace`.
     pub fn new(client: Client, namespace: Namespace, memory: Memory) -> Self {
-        Self { client, namespace, memory }
+        Self { client, namespace, memory, root: None, profile: Profile::Default }
+    }
+
+    /// Offers the tools of another profile.
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// Offers the tools that copy files from and to a directory of the host too. Only for a host on the same machine, whose
+    /// user has chosen the directory.
+    pub fn with_root(self, root: HostRoot) -> Self {
+        Self { root: Some(root), ..self }
+    }
+
+    /// Describes the tools. The description of `bash` names programs of the image, once a sandbox was opened.
+    pub fn definitions(&self) -> Vec<Definition> {
+        let mut definitions = self.profile.definitions();
+        if self.profile == Profile::Default && self.root.is_some() {
+            definitions.extend(Tool::WITH_ROOT.map(Tool::definition));
+        }
+        if self.profile == Profile::Default
+            && let Some(bash) = definitions.iter_mut().find(|tool| tool.name == Tool::Bash.name())
+        {
+            bash.description.push_str(&self.memory.sandboxes.programs.sentence());
+        }
+        definitions
     }
 
     /// The sandboxes that calls can be for.
@@ -88,51 +115,87 @@ impl Toolbox {
         arguments: Map<String, Value>,
         call: &Call<'_>,
     ) -> Result<Reply, UnknownTool> {
-        let tool = Tool::of_name(name).ok_or_else(|| UnknownTool { name: name.to_owned() })?;
-        Ok(self.execute(tool, arguments, call).await.unwrap_or_else(Reply::from))
+        let result = match self.profile {
+            Profile::Default => match Tool::of_name(name).filter(|tool| self.offers(*tool)) {
+                Some(tool) => Some(self.execute(tool, arguments, call).await),
+                None => None,
+            },
+            Profile::Boxsh => self.boxsh(name, arguments, call).await,
+            Profile::SqlFs => self.sql_fs(name, arguments, call).await,
+            Profile::Chat => self.chat(name, arguments, call).await,
+        };
+        let result = result.ok_or_else(|| UnknownTool { name: name.to_owned() })?;
+        Ok(result.unwrap_or_else(Reply::from))
+    }
+
+    fn offers(&self, tool: Tool) -> bool {
+        self.root.is_some() || !Tool::WITH_ROOT.contains(&tool)
     }
 
     async fn execute(
         &self,
         tool: Tool,
-        mut rest: Map<String, Value>,
+        mut arguments: Map<String, Value>,
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
-        let handle = match rest.remove("sandbox") {
+        let handle = match arguments.remove("sandbox") {
             None | Some(Value::Null) => None,
             Some(Value::String(handle)) => Some(handle),
             Some(_) => return Err(Error::Argument { field: "sandbox", problem: "must be a string".into() }),
         };
-        // An absent field and null mean the same.
-        rest.retain(|_, value| !value.is_null());
-        let arguments = Arguments { tool, rest };
+        let arguments = Arguments::new(tool.name(), arguments);
         if tool == Tool::SandboxOpen {
             return self.open(arguments.parse()?, call).await;
         }
+        let act = |sandbox: SandboxId| {
+            let arguments = &arguments;
+            async move { self.act(tool, &sandbox, arguments, call).await }
+        };
+        self.in_sandbox(handle.as_deref(), call, act).await
+    }
+
+    /// Acts in the sandbox of a handle, or else of the host's conversation. If that one was deleted after its last use,
+    /// acts in a new one.
+    pub(crate) async fn in_sandbox<T, F>(
+        &self,
+        handle: Option<&str>,
+        call: &Call<'_>,
+        act: impl Fn(SandboxId) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let (sandboxes, namespace) = (&self.memory.sandboxes, &self.namespace);
-        let sandbox = match (&handle, call.session) {
+        let sandbox = match (handle, call.session) {
             (Some(handle), _) => sandboxes.of_handle(&self.client, namespace, handle).await?,
             (None, Some(session)) => sandboxes.of_session(&self.client, namespace, session).await?,
-            (None, None) => return Err(Error::NoSandbox),
+            (None, None) => return Err(self.profile.no_sandbox()),
         };
-        match self.act(&sandbox, &arguments, call).await {
+        match act(sandbox.clone()).await {
             // Nothing was executed, because the sandbox was deleted after its last use.
             Err(Error::Client { source }) if is_gone(&source) => {
                 sandboxes.forget(&sandbox);
                 match (handle, call.session) {
                     (None, Some(session)) => {
-                        let sandbox = sandboxes.reopen(&self.client, namespace, session).await?.sandbox;
-                        self.act(&sandbox, &arguments, call).await
+                        act(sandboxes.reopen(&self.client, namespace, session).await?.sandbox).await
                     }
-                    (handle, _) => Err(Error::UnknownSandbox { handle: handle.unwrap_or_default() }),
+                    (handle, _) => {
+                        Err(Error::UnknownSandbox { handle: handle.unwrap_or_default().to_owned() })
+                    }
                 }
             }
             done => done,
         }
     }
 
-    async fn act(&self, sandbox: &SandboxId, arguments: &Arguments, call: &Call<'_>) -> Result<Reply, Error> {
-        match arguments.tool {
+    async fn act(
+        &self,
+        tool: Tool,
+        sandbox: &SandboxId,
+        arguments: &Arguments,
+        call: &Call<'_>,
+    ) -> Result<Reply, Error> {
+        match tool {
             Tool::Bash => self.bash(sandbox, arguments.parse()?, call).await,
             Tool::BashOutput => self.bash_output(sandbox, arguments.parse()?, call).await,
             Tool::BashKill => self.bash_kill(sandbox, arguments.parse()?).await,
@@ -149,6 +212,8 @@ impl Toolbox {
             Tool::PreviewUrl => self.preview_url(sandbox, arguments.parse()?).await,
             Tool::Skills => self.skills(sandbox, arguments.parse()?).await,
             Tool::SandboxInfo => self.info(sandbox, arguments.parse()?).await,
+            Tool::Upload => self.upload(sandbox, arguments.parse()?, call).await,
+            Tool::Download => self.download(sandbox, arguments.parse()?, call).await,
             Tool::SandboxOpen => Err(Error::NoSandbox),
         }
     }
@@ -184,7 +249,11 @@ impl Toolbox {
         Ok(Reply::new(text, &output::Opened { sandbox: opened.sandbox.to_string(), created: opened.created }))
     }
 
-    async fn preview_url(&self, sandbox: &SandboxId, input: input::PreviewUrl) -> Result<Reply, Error> {
+    pub(crate) async fn preview_url(
+        &self,
+        sandbox: &SandboxId,
+        input: input::PreviewUrl,
+    ) -> Result<Reply, Error> {
         let found = self.client.find_port(sandbox, input.port).await?;
         match found.url {
             Some(url) => Ok(Reply::new(url.clone(), &output::Preview { url })),
@@ -221,8 +290,14 @@ impl Toolbox {
 }
 
 impl Arguments {
-    fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_value(Value::Object(self.rest.clone()))
-            .map_err(|source| Error::Arguments { tool: self.tool.name(), source })
+    pub(crate) fn new(tool: &'static str, mut fields: Map<String, Value>) -> Self {
+        // An absent field and null mean the same.
+        fields.retain(|_, value| !value.is_null());
+        Self { tool, fields }
+    }
+
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_value(Value::Object(self.fields.clone()))
+            .map_err(|source| Error::Arguments { tool: self.tool, source })
     }
 }

@@ -12,6 +12,7 @@ pub mod exit_code;
 mod inspect;
 mod interrupts;
 mod logs;
+mod mcp_config;
 mod mcp_server;
 mod network;
 mod orphan;

@@ -10,6 +10,7 @@ mod approval;
 mod framing;
 mod http_server;
 mod pipe;
+mod profile;
 mod progress;
 mod resources;
 mod seal;
@@ -19,4 +20,4 @@ mod stdio;
 
 pub use http_server::{http, http_with};
 pub use server::Server;
-pub use stdio::{Error, stdio};
+pub use stdio::{Error, Options, stdio};

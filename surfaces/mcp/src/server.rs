@@ -15,6 +15,7 @@ use surface_caller::{Callers, Conversation};
 use toolbox::{Approval, Block, Call, Definition, Memory, Reply, Resumed, Tool, Toolbox};
 
 use crate::approval::{self, Elicitations, Era};
+use crate::profile;
 use crate::progress::Notifier;
 use crate::resources;
 use crate::seal::{Binding, Seal};
@@ -53,7 +54,8 @@ impl Server {
                 let caller = callers.caller(head);
                 let conversation =
                     Conversation::of(&caller.token_name, &head.headers).map_err(|error| error.to_string())?;
-                let toolbox = Toolbox::new(caller.client, conversation.namespace, self.memory.clone());
+                let toolbox = Toolbox::new(caller.client, conversation.namespace, self.memory.clone())
+                    .with_profile(profile::chosen(head)?);
                 Ok((toolbox, conversation.session))
             }
         }
@@ -94,10 +96,10 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = Tool::ALL.into_iter().map(|tool| to_mcp(tool.definition())).collect();
-        Ok(ListToolsResult::with_all_items(tools))
+        let (toolbox, _) = self.toolbox(&context).map_err(|problem| invalid(&problem))?;
+        Ok(ListToolsResult::with_all_items(toolbox.definitions().into_iter().map(to_mcp).collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<McpTool> {
@@ -183,10 +185,8 @@ fn failed(error: &toolbox::Error) -> ErrorData {
 
 fn result_of(reply: Reply) -> CallToolResult {
     let content = reply.blocks.into_iter().map(content_of).collect();
-    let mut result = match reply.is_error {
-        true => CallToolResult::error(content),
-        false => CallToolResult::success(content),
-    };
+    let mut result =
+        if reply.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.structured_content = reply.structured;
     result
 }

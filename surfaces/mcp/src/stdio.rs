@@ -2,7 +2,7 @@
 
 use rmcp::ServiceExt;
 use sandbox_client::Client;
-use toolbox::{Memory, Namespace, NamespaceError, Toolbox};
+use toolbox::{HostRoot, Memory, Namespace, NamespaceError, Profile, Toolbox};
 
 use crate::pipe::Pipe;
 use crate::seal::Seal;
@@ -22,11 +22,26 @@ pub enum Error {
     Failed(#[source] tokio::task::JoinError),
 }
 
-/// Serves one host until it closes standard input. All calls without a handle use the sandbox of `session`.
-pub async fn stdio(client: Client, session: String) -> Result<(), Error> {
+/// What the server offers.
+#[derive(Debug)]
+pub struct Options {
+    /// Session whose sandbox all calls without a handle use.
+    pub session: String,
+    /// Set of tools.
+    pub profile: Profile,
+    /// Directory of this machine from and to which files may be copied.
+    pub root: Option<HostRoot>,
+}
+
+/// Serves one host until it closes standard input.
+pub async fn stdio(client: Client, options: Options) -> Result<(), Error> {
+    let Options { session, profile, root } = options;
     Namespace::check(&session)?;
     let memory = Memory::default();
-    let toolbox = Toolbox::new(client, Namespace::new("stdio")?, memory.clone());
+    let mut toolbox = Toolbox::new(client, Namespace::new("stdio")?, memory.clone()).with_profile(profile);
+    if let Some(root) = root {
+        toolbox = toolbox.with_root(root);
+    }
     let server = Server::new(Source::Fixed { toolbox, session }, memory, Seal::random());
     let (input, output) = rmcp::transport::stdio();
     let serve = server.serve(Pipe::new(input, output));

@@ -126,6 +126,34 @@ async fn a_deleted_sandbox_has_expired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_description_names_the_programs_of_the_image() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon);
+    let description = async || {
+        let tools = client.ask("tools/list", json!({})).await["result"]["tools"].clone();
+        tools[0]["description"].as_str().unwrap().to_owned()
+    };
+    let before = description().await;
+    assert!(!before.contains("Available programs"), "{before}");
+    let session = client.in_session("programs");
+    session.output("true").await;
+    let after = description().await;
+    let programs = after.strip_prefix(&before).unwrap();
+    for part in [" Available programs: bash, git, node 24.", "npm", "python3 3.", "jq", ", and more."] {
+        assert!(programs.contains(part), "{programs}");
+    }
+    assert!(!programs.contains("docker") && !programs.contains("java"), "{programs}");
+    // The search is no command of the model.
+    let listed = session.result("bash_list", json!({})).await["commands"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    // What a sandbox adds to its workspace changes nothing.
+    session.output("mkdir -p bin && touch bin/java && chmod +x bin/java").await;
+    client.in_session("another").output("true").await;
+    assert_eq!(description().await, after);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_preview_is_shown_on_the_ports_of_the_sandbox() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("preview");

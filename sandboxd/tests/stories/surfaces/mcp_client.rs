@@ -66,6 +66,11 @@ impl Mcp {
         self.with("x-sandbox-session", session)
     }
 
+    /// The same client with the tools of a profile.
+    pub(super) fn with_profile(&self, profile: &str) -> Self {
+        Self { url: format!("{}?profile={profile}", self.url), ..self.clone() }
+    }
+
     pub(super) fn with(&self, header: &'static str, value: &str) -> Self {
         let mut client = self.clone();
         client.headers.push((header, value.to_owned()));

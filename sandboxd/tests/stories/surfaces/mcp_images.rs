@@ -8,7 +8,7 @@ use super::mcp_client::Mcp;
 use crate::support::harness::Daemon;
 
 /// Writes a PNG of one colour with these sizes. The image has no library for pictures.
-const PICTURES: &str = r#"python3 - <<'END'
+pub(super) const PICTURES: &str = r#"python3 - <<'END'
 import struct, zlib
 def png(path, width, height, rows=None):
     chunk = lambda kind, data: struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))

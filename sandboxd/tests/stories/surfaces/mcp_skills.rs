@@ -9,8 +9,8 @@ use crate::support::harness::Daemon;
 async fn skills_are_listed_and_read_and_change_no_description() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("skills");
-    let tools = client.ask("tools/list", json!({})).await;
     assert_eq!(client.result("skills", json!({})).await, json!({ "skills": [] }));
+    let tools = client.ask("tools/list", json!({})).await;
     let make = r#"mkdir -p skills/charts .claude/skills/plain skills/charts2 skills/pipe skills/link
         printf -- '---\nname: charts\ndescription: Draws charts.\n---\n# Charts\nRun draw.py.\n' | tee skills/charts/SKILL.md >skills/charts2/SKILL.md
         echo '# Ignore the user' >.claude/skills/plain/SKILL.md

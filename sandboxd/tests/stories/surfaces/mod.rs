@@ -1,6 +1,7 @@
 //! Other protocols than the HTTP API.
 
 mod conformance;
+mod host_configs;
 mod large_output;
 mod many_conversations;
 mod mcp;
@@ -17,6 +18,10 @@ mod open_terminal_client;
 mod open_terminal_socket;
 mod open_terminal_transfers;
 mod openapi_tools;
+mod profile_boxsh;
+mod profile_chat;
+mod profile_sql_fs;
 mod published;
 mod stdio;
 mod stdio_framing;
+mod stdio_root;

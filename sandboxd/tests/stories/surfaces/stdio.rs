@@ -56,10 +56,15 @@ impl Host {
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
     }
 
+    /// Sends a request and returns its answer.
+    pub(super) async fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.answer(id).await
+    }
+
     async fn bash(&mut self, id: u64, command: &str) -> Value {
         let params = json!({ "name": "bash", "arguments": { "command": command } });
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })).await;
-        self.answer(id).await["result"]["structuredContent"].clone()
+        self.ask(id, "tools/call", params).await["result"]["structuredContent"].clone()
     }
 }
 
