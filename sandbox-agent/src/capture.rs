@@ -1,6 +1,6 @@
 //! Copies a command's output from its pipes to its log.
 //!
-//! Runs until both pipes have no writer left. That may be long after the command's main process ended, because its
+//! Runs until all pipes have no writer left. That may be long after the command's main process ended, because its
 //! children may keep writing. After the main process ends, [`Capture::run`] first copies what is in the pipes without
 //! waiting for any reader, and sets `drained`. Only then is the command's end recorded.
 
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::command::Command;
 use crate::output::Stream;
+use crate::secrets::{Redactor, Secrets};
 use crate::text::Cutter;
 
 /// How long a pipe may stay open and silent after the end of the main process before the end is recorded.
@@ -31,16 +32,18 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// One output pipe, and the incomplete character at its end.
+/// One output pipe, and what is held back at its end: the beginning of a secret value, and an incomplete character.
 struct Source {
     pipe: Option<pipe::Receiver>,
     stream: Stream,
+    redactor: Option<Redactor>,
     cutter: Cutter,
 }
 
 impl Source {
-    fn new(pipe: pipe::Receiver, stream: Stream) -> Self {
-        Self { pipe: Some(pipe), stream, cutter: Cutter::default() }
+    fn new(pipe: Option<pipe::Receiver>, stream: Stream, secrets: Option<&Arc<Secrets>>) -> Self {
+        let redactor = secrets.map(|secrets| Redactor::new(Arc::clone(secrets)));
+        Self { pipe, stream, redactor, cutter: Cutter::default() }
     }
 
     /// Waits until the pipe is readable. Waits for ever if it is closed.
@@ -60,9 +63,11 @@ impl Source {
         let read = SCRATCH.with_borrow_mut(|scratch| match pipe.try_read(scratch) {
             Ok(0) => None,
             Ok(length) => {
-                if let Some(record) = self.cutter.cut(&scratch[..length]) {
-                    command.record(self.stream, record);
-                }
+                let record = match &mut self.redactor {
+                    None => self.cutter.cut(&scratch[..length]),
+                    Some(redactor) => self.cutter.cut(&redactor.push(&scratch[..length])),
+                };
+                record.into_iter().for_each(|record| command.record(self.stream, record));
                 Some(length)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(0),
@@ -70,23 +75,33 @@ impl Source {
         });
         if read.is_none() {
             self.pipe = None;
-            if let Some(rest) = self.cutter.flush() {
-                command.record(self.stream, rest);
-            }
+            let held = self.redactor.as_mut().map(Redactor::finish).unwrap_or_default();
+            let rest = [self.cutter.cut(&held), self.cutter.flush()];
+            rest.into_iter().flatten().for_each(|record| command.record(self.stream, record));
         }
         read.unwrap_or(0)
     }
 }
 
-/// Both output pipes of a command.
+/// The output pipes of a command.
 pub(crate) struct Capture {
     stdout: Source,
     stderr: Source,
+    trace: Source,
 }
 
 impl Capture {
-    pub(crate) fn new(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {
-        Self { stdout: Source::new(stdout, Stream::Stdout), stderr: Source::new(stderr, Stream::Stderr) }
+    pub(crate) fn new(
+        stdout: pipe::Receiver,
+        stderr: pipe::Receiver,
+        trace: Option<pipe::Receiver>,
+        secrets: Option<&Arc<Secrets>>,
+    ) -> Self {
+        Self {
+            stdout: Source::new(Some(stdout), Stream::Stdout, secrets),
+            stderr: Source::new(Some(stderr), Stream::Stderr, secrets),
+            trace: Source::new(trace, Stream::Trace, secrets),
+        }
     }
 
     /// Captures until the last writer closes its end. `main_ended` becomes true when the main process ends. `drained`
@@ -116,15 +131,21 @@ impl Capture {
     }
 
     fn is_open(&self) -> bool {
-        self.stdout.pipe.is_some() || self.stderr.pipe.is_some()
+        [&self.stdout, &self.stderr, &self.trace].into_iter().any(|source| source.pipe.is_some())
     }
 
     /// Reads once, as soon as there is data and room for it in the log. Safe to cancel.
     async fn next(&mut self, command: &Command) {
         command.wait_for_room().await;
+        self.take_next(command).await;
+    }
+
+    /// Reads once, as soon as there is data. Returns the number of bytes.
+    async fn take_next(&mut self, command: &Command) -> usize {
         tokio::select! {
-            () = self.stdout.readable() => drop(self.stdout.take(command)),
-            () = self.stderr.readable() => drop(self.stderr.take(command)),
+            () = self.stdout.readable() => self.stdout.take(command),
+            () = self.stderr.readable() => self.stderr.take(command),
+            () = self.trace.readable() => self.trace.take(command),
         }
     }
 
@@ -132,13 +153,7 @@ impl Capture {
         let deadline = Instant::now() + DRAIN;
         let mut taken = 0;
         while self.is_open() && taken < DRAIN_BYTES {
-            let read = async {
-                tokio::select! {
-                    () = self.stdout.readable() => self.stdout.take(command),
-                    () = self.stderr.readable() => self.stderr.take(command),
-                }
-            };
-            match timeout_at(deadline, read).await {
+            match timeout_at(deadline, self.take_next(command)).await {
                 Ok(bytes) => taken += bytes,
                 Err(_) => return,
             }

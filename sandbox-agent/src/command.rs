@@ -23,6 +23,7 @@ use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 use crate::output_files::OutputFile;
 use crate::primary_reader::PrimaryReader;
+use crate::secrets::Secrets;
 use crate::stdin::Stdin;
 use crate::termination;
 
@@ -78,6 +79,10 @@ pub(crate) struct Spec {
     pub(crate) detached: bool,
     /// Number of bytes after which the output gets a file. Without it, it gets none.
     pub(crate) output_file_after: Option<u64>,
+    /// Whether bash reports the commands that it runs.
+    pub(crate) debug: bool,
+    /// Values that must not be in the output.
+    pub(crate) secrets: Option<Arc<Secrets>>,
 }
 
 /// What a command consists of beside its parameters.
@@ -165,7 +170,7 @@ impl Command {
 
     /// Adds a record to the log.
     pub(crate) fn record(&self, stream: Stream, data: Bytes) {
-        if let Some(file) = &self.output_file {
+        if let Some(file) = self.output_file.as_ref().filter(|_| stream != Stream::Trace) {
             file.push(&data);
         }
         let short = self.budget.discard_until_under_limit();
@@ -409,6 +414,8 @@ pub(crate) mod tests {
             timeout: None,
             detached: false,
             output_file_after: None,
+            debug: false,
+            secrets: None,
         }
     }
 

@@ -30,6 +30,7 @@ use crate::output_files::{OutputDirectory, OutputFile};
 use crate::read_only;
 use crate::reaper::Reaper;
 use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
+use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Spawned};
 use crate::stdin::Stdin;
 use crate::stdin_writer::write_first;
@@ -172,6 +173,9 @@ impl Commands {
                 value: MAX_RUNNING_COMMANDS as u64,
             }));
         }
+        if request.debug && !matches!(request.program, Some(Program::Script(_))) {
+            return Err(invalid("debug", "needs a script".into()));
+        }
         let argv = argv_of(request.program)?;
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > MAX_STDIN_BYTES) {
             return Err(too_long("stdin", MAX_STDIN_BYTES));
@@ -185,6 +189,8 @@ impl Commands {
             timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
             detached: request.detached,
             output_file_after: request.output_file_after,
+            debug: request.debug,
+            secrets: Secrets::new(request.secrets),
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
         let mut reserved = None;
@@ -223,6 +229,7 @@ impl Commands {
             cwd: &spec.cwd,
             env,
             with_stdin: input.given.is_some() || input.stays_open,
+            with_trace: spec.debug,
             read_only: read_only.then_some(&self.workspace),
         })
         .map_err(start_error)?;
@@ -272,7 +279,8 @@ impl Commands {
             (_, None) => {}
         }
         let supervisor = Supervisor { command: Arc::clone(&command), status, requests, oom_kills_before };
-        let capture = Capture::new(spawned.stdout, spawned.stderr);
+        let capture =
+            Capture::new(spawned.stdout, spawned.stderr, spawned.trace, command.spec.secrets.as_ref());
         let commands = Arc::clone(self);
         let ending = Arc::clone(&command);
         tokio::spawn(async move {

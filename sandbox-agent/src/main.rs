@@ -39,6 +39,7 @@ mod read_only;
 mod reaper;
 mod registry;
 mod rpc;
+mod secrets;
 mod signals;
 mod spawn;
 mod stdin;

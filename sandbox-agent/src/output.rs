@@ -16,11 +16,13 @@ const RECORD_COST_BYTES: usize = 64;
 /// Number of lengths kept of dropped records. A gap is exact for every reader that is not further behind.
 const DROPPED_LENGTHS_KEPT: usize = 65_536;
 
-/// The output pipe of a record.
+/// The stream of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
     Stderr,
+    /// What bash reports about the commands that it runs. It is no output of the command.
+    Trace,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ impl Log {
         match stream {
             Stream::Stdout => self.stdout_bytes += length,
             Stream::Stderr => self.stderr_bytes += length,
+            Stream::Trace => {}
         }
         let cost = cost_of(&data);
         self.cost += cost;
@@ -224,6 +227,7 @@ fn to_wire(stream: Stream) -> v1::Stream {
     match stream {
         Stream::Stdout => v1::Stream::Stdout,
         Stream::Stderr => v1::Stream::Stderr,
+        Stream::Trace => v1::Stream::Trace,
     }
 }
 

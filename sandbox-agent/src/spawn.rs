@@ -28,6 +28,9 @@ use crate::read_only::Report;
 /// Environment variable with the id of the command that a process belongs to.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
 
+/// Environment variable that tells bash where to write its trace (bash(1)).
+const TRACE_VARIABLE: &str = "BASH_XTRACEFD";
+
 /// Maximum length of a script that is passed as an argument. The kernel's MAX_ARG_STRLEN is 128 KiB with the final
 /// NUL.
 const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
@@ -44,6 +47,7 @@ pub(crate) struct Spawned {
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
     pub(crate) stdin: Option<pipe::Sender>,
+    pub(crate) trace: Option<pipe::Receiver>,
     /// Reports whether the process has become the command. `None` if it is the command from the start.
     pub(crate) report: Option<pipe::Receiver>,
 }
@@ -66,6 +70,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) env: &'a std::collections::HashMap<String, String>,
     pub(crate) with_stdin: bool,
+    /// Whether bash reports the commands that it runs.
+    pub(crate) with_trace: bool,
     /// The workspace, if the command may not write to it.
     pub(crate) read_only: Option<&'a Path>,
 }
@@ -79,8 +85,9 @@ pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
 /// waits.
 pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
     let program = launch.argv.first().map(String::as_str).unwrap_or_default();
-    let pipes = Pipes::new(launch.with_stdin).map_err(|errno| failed("pipe", program, errno))?;
-    let started = start(launch, posix_spawn::Stdio::Descriptors(pipes.child_ends()))?;
+    let pipes = Pipes::new(launch).map_err(|errno| failed("pipe", program, errno))?;
+    let trace = pipes.trace.as_ref().map(|(_, write)| write.as_fd());
+    let started = start(launch, posix_spawn::Stdio::Descriptors(pipes.child_ends()), trace)?;
     let pid = started.pid;
     pipes.into_spawned(started).map_err(|_| {
         // Without its pipes the command cannot be followed. The reaper collects it as an orphan.
@@ -89,14 +96,19 @@ pub(crate) fn spawn(launch: &Launch<'_>) -> Result<Spawned, v1::StartFailed> {
     })
 }
 
-/// Starts a program with the given standard streams. The rule of [`spawn`] applies here too.
-pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Result<Started, v1::StartFailed> {
+/// Starts a program with the given standard streams, and a script with its `trace`. The rule of [`spawn`] applies here
+/// too.
+pub(crate) fn start(
+    launch: &Launch<'_>,
+    stdio: posix_spawn::Stdio<'_>,
+    trace: Option<BorrowedFd<'_>>,
+) -> Result<Started, v1::StartFailed> {
     let cwd = open_cwd(launch.cwd).map_err(|errno| failed("cwd", launch.cwd, errno))?;
-    let (argv, script_file) = fit_arguments(launch.argv)?;
+    let (argv, script_file) = fit_arguments(launch.argv, trace.is_some())?;
     let program = argv.first().map(String::as_str).unwrap_or_default();
     let exec_failed = |errno: Errno| failed("exec", program, errno);
 
-    let env = environment_of(launch);
+    let env = environment_of(launch, trace);
     let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
     let report = launch.read_only.map(|_| Report::new()).transpose();
     let report = report.map_err(|errno| failed("pipe", program, errno))?;
@@ -110,7 +122,12 @@ pub(crate) fn start(launch: &Launch<'_>, stdio: posix_spawn::Stdio<'_>) -> Resul
         envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
         cwd: cwd.as_fd(),
         stdio,
-        keep: script_file.iter().chain(report.iter().map(Report::child_end)).map(AsFd::as_fd).collect(),
+        keep: script_file
+            .iter()
+            .chain(report.iter().map(Report::child_end))
+            .map(AsFd::as_fd)
+            .chain(trace)
+            .collect(),
     };
     let mark = Mark::next();
     let pid = oom::start_as_oom_candidate(|| child.spawn()).map_err(|error| {
@@ -131,24 +148,26 @@ fn open_cwd(cwd: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Both ends of a command's standard streams.
+/// Both ends of a command's standard streams and of its trace.
 struct Pipes {
     stdin: OwnedFd,
     our_stdin: Option<OwnedFd>,
     stdout: (OwnedFd, OwnedFd),
     stderr: (OwnedFd, OwnedFd),
+    trace: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Pipes {
-    fn new(with_stdin: bool) -> Result<Self, Errno> {
+    fn new(launch: &Launch<'_>) -> Result<Self, Errno> {
         let pair = || pipe_with(PipeFlags::CLOEXEC);
-        let (stdin, our_stdin) = if with_stdin {
+        let (stdin, our_stdin) = if launch.with_stdin {
             let (read, write) = pair()?;
             (read, Some(write))
         } else {
             (open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?, None)
         };
-        Ok(Self { stdin, our_stdin, stdout: pair()?, stderr: pair()? })
+        let trace = launch.with_trace.then(pair).transpose()?;
+        Ok(Self { stdin, our_stdin, stdout: pair()?, stderr: pair()?, trace })
     }
 
     fn child_ends(&self) -> [BorrowedFd<'_>; 3] {
@@ -163,6 +182,7 @@ impl Pipes {
             stdout: receiver(self.stdout.0)?,
             stderr: receiver(self.stderr.0)?,
             stdin: self.our_stdin.map(pipe::Sender::from_owned_fd).transpose()?,
+            trace: self.trace.map(|(read, _)| receiver(read)).transpose()?,
             report: started.report.map(Report::into_receiver).transpose()?,
         })
     }
@@ -170,10 +190,13 @@ impl Pipes {
 
 type Environment = BTreeMap<OsString, OsString>;
 
-fn environment_of(launch: &Launch<'_>) -> Environment {
+fn environment_of(launch: &Launch<'_>, trace: Option<BorrowedFd<'_>>) -> Environment {
     let mut env: Environment = environment::for_commands().collect();
     env.extend(launch.env.iter().map(|(name, value)| (name.into(), value.into())));
     env.insert(COMMAND_ID_VARIABLE.into(), launch.command_id.into());
+    if let Some(trace) = trace {
+        env.insert(TRACE_VARIABLE.into(), trace.as_raw_fd().to_string().into());
+    }
     env
 }
 
@@ -201,10 +224,17 @@ fn c_string(text: OsString) -> Result<CString, v1::StartFailed> {
 }
 
 /// Moves a bash script that is too long for one argument into a memory file. The caller keeps the file open until the
-/// child has its own copy.
-fn fit_arguments(argv: &[String]) -> Result<(Vec<String>, Option<OwnedFd>), v1::StartFailed> {
+/// child has its own copy. With `is_traced`, bash traces the script and nothing before it.
+fn fit_arguments(
+    argv: &[String],
+    is_traced: bool,
+) -> Result<(Vec<String>, Option<OwnedFd>), v1::StartFailed> {
+    let mut fitted = argv.to_vec();
     let Some(at) = script_position(argv) else {
-        return Ok((argv.to_vec(), None));
+        if is_traced {
+            fitted.insert(1, "-x".into());
+        }
+        return Ok((fitted, None));
     };
     let spool = || -> io::Result<OwnedFd> {
         let file = memfd_create("script", MemfdFlags::CLOEXEC)?;
@@ -216,11 +246,11 @@ fn fit_arguments(argv: &[String]) -> Result<(Vec<String>, Option<OwnedFd>), v1::
         failed("script", "memory file", Errno::from_io_error(&error).unwrap_or(Errno::IO))
     })?;
     let number = file.as_raw_fd();
-    let mut fitted = argv.to_vec();
+    let tracing = if is_traced { "set -x; " } else { "" };
     // The script runs after the file and the variable are removed.
     fitted[at] = format!(
         "__sandbox_script=$(</proc/self/fd/{number}); exec {number}<&-; \
-         eval \"unset __sandbox_script; $__sandbox_script\""
+         eval \"unset __sandbox_script; {tracing}$__sandbox_script\""
     );
     Ok((fitted, Some(file)))
 }

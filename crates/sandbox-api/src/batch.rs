@@ -1,4 +1,4 @@
-//! Batches: commands that run one after another and share one response.
+//! Batches: commands that share one request and one response.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::command::{EndReason, StartCommand};
 use crate::error::ErrorCode;
 use crate::{CommandId, object};
 
-/// Request body of `POST …/commands:batch`. Commands run in order and stop after the first failure.
+/// Request body of `POST …/commands:batch`. Commands start in order, and none starts after a failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -14,7 +14,12 @@ pub struct RunBatch {
     /// Commands to run, 1 to 50. `openStdin` is not allowed, because nothing could write to the command.
     #[serde(deserialize_with = "object::each")]
     pub commands: Vec<StartCommand>,
-    /// Continues after a command that failed: one with a nonzero exit code, or one that could not be started.
+    /// Maximum number of commands that run at the same time, 1 to 16. Default 1. More than 1 requires `readOnly` of every
+    /// command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u64>,
+    /// Continues after a command that failed: one with a nonzero exit code, or one that could not be started. Otherwise
+    /// no command starts after a failure, and those that run at that time run to their end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
 }
@@ -23,8 +28,8 @@ pub struct RunBatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchRan {
-    /// Results in order, one for each command that was attempted. If a failure stops the batch, later commands have
-    /// none.
+    /// Results in the order of the request, one for each command that was attempted. If a failure stops the batch, later
+    /// commands have none.
     pub results: Vec<BatchResult>,
 }
 
@@ -66,6 +71,9 @@ pub struct BatchEnded {
     /// The same part in base64, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_base64: Option<String>,
+    /// Last part of the commands that bash ran, at most 256 KiB, if the request had `debug`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Exit code, as a shell would report it.
     pub exit_code: i32,
     /// Why the command ended.

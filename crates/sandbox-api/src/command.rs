@@ -51,6 +51,10 @@ pub struct StartCommand {
     /// oldest are removed. They count towards the sandbox's disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub save_output: Option<bool>,
+    /// Makes bash report each command of the script before it runs it, as `set -x` does, apart from standard error: as
+    /// `trace`, or as records of that name in a stream. Requires `script`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debug: Option<bool>,
     /// Id chosen by the client. A repeated request with the same id refers to the same command and starts nothing.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<CommandId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,6 +116,9 @@ pub struct CommandRan {
     pub stdout: String,
     /// Standard error, likewise.
     pub stderr: String,
+    /// The commands that bash ran, if the request had `debug`. As long as `stdout` at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Whether a part of the output is omitted.
     pub truncated: bool,
     /// Bytes that the daemon no longer had when it read the output.
@@ -284,6 +291,8 @@ pub enum Record {
     Stdout(Output),
     /// Bytes written to standard error.
     Stderr(Output),
+    /// Commands that bash ran, if the request had `debug`.
+    Trace(Output),
     /// Output that is no longer kept.
     #[serde(rename_all = "camelCase")]
     Gap {

@@ -28,7 +28,7 @@ impl Client {
     ///     timeout_ms: Some(120_000),
     ///     ..StartCommand::default()
     /// });
-    /// let request = RunBatch { commands: commands.into(), continue_on_error: None };
+    /// let request = RunBatch { commands: commands.into(), ..RunBatch::default() };
     /// for result in client.run_batch(&sandbox, &request).await?.results {
     ///     match result.outcome {
     ///         BatchOutcome::Ended(ended) => println!("{} {}", ended.exit_code, ended.stdout),

@@ -111,10 +111,12 @@ impl Follower {
     /// Stores the position and drops records that were already returned.
     fn note(&mut self, record: Record) -> Option<Record> {
         match record {
-            Record::Stdout(Output { seq, .. }) | Record::Stderr(Output { seq, .. }) if seq <= self.after => {
-                None
-            }
-            Record::Stdout(Output { seq, .. }) | Record::Stderr(Output { seq, .. }) => {
+            Record::Stdout(Output { seq, .. })
+            | Record::Stderr(Output { seq, .. })
+            | Record::Trace(Output { seq, .. }) => {
+                if seq <= self.after {
+                    return None;
+                }
                 self.after = seq;
                 Some(record)
             }

@@ -18,6 +18,8 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     /// Standard error.
     pub stderr: Vec<u8>,
+    /// Commands that bash reported.
+    pub trace: Vec<u8>,
     /// Numbers of the records with output, in order.
     pub seqs: Vec<u64>,
     /// The sum of all gaps.
@@ -58,6 +60,7 @@ pub struct Collected {
     /// Standard output.
     pub stdout: Vec<u8>,
     stderr: Vec<u8>,
+    trace: Vec<u8>,
     /// Numbers of the records with output, in order.
     pub seqs: Vec<u64>,
     dropped_bytes: u64,
@@ -75,12 +78,17 @@ impl Collected {
                 self.seqs.push(output.seq);
                 self.stderr.extend(bytes_of(&output));
             }
+            Record::Trace(output) => {
+                self.seqs.push(output.seq);
+                self.trace.extend(bytes_of(&output));
+            }
             Record::Gap { dropped_bytes, .. } => self.dropped_bytes += dropped_bytes,
             Record::Exit { exit_code, reason, signal, killed_by, duration_ms, .. } => {
-                let Self { stdout, stderr, seqs, dropped_bytes } = std::mem::take(self);
+                let Self { stdout, stderr, trace, seqs, dropped_bytes } = std::mem::take(self);
                 return Some(Outcome {
                     stdout,
                     stderr,
+                    trace,
                     seqs,
                     dropped_bytes,
                     exit_code,

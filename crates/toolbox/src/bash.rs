@@ -322,6 +322,7 @@ impl Reading {
                 self.position = output.seq;
                 add(&mut self.stderr, &mut self.last_line, &output);
             }
+            Record::Trace(output) => self.position = output.seq,
             Record::Gap { dropped_bytes, next_seq } => {
                 self.position = next_seq.saturating_sub(1);
                 self.is_incomplete = true;

@@ -41,7 +41,7 @@ impl Pty {
             open(&path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         enable_utf8(&slave).map_err(failed)?;
         let master = register(master).map_err(failed)?;
-        let started = spawn::start(launch, Stdio::Terminal(path))?;
+        let started = spawn::start(launch, Stdio::Terminal(path), None)?;
         Ok((Self { master, slave: Mutex::new(Some(slave)) }, started))
     }
 

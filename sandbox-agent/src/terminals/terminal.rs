@@ -76,6 +76,7 @@ impl Terminal {
                 cwd: &spec.cwd,
                 env,
                 with_stdin: false,
+                with_trace: false,
                 read_only: None,
             },
             size,

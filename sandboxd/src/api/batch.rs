@@ -18,14 +18,15 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Path};
 use crate::model::command::signal_name;
+use crate::model::sandbox::checked;
 use crate::model::{CommandSpec, FieldError, Limits, Refusal, Tail, limits};
-use crate::service::{self, CommandOutput, CommandResult};
+use crate::service::{self, BatchOrder, CommandOutput, CommandResult};
 
-/// Run commands one after another.
+/// Run several commands.
 ///
-/// Runs the commands in order and stops after the first failure, unless `continueOnError` is set. Responds when the
-/// last one has ended, with the end of each command's output. Closing the connection ends the running command, unless
-/// it is `detached`, and starts no other.
+/// Starts the commands in order, and none after a failure, unless `continueOnError` is set. One runs at a time, or up to
+/// `parallel` if all of them are `readOnly`. Responds when the last one has ended, with the end of each command's
+/// output. Closing the connection ends the running commands, unless they are `detached`, and starts no other.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands:batch", operation_id = "runBatch", tag = "commands",
     params(InSandbox), request_body = RunBatch, responses((status = 200, body = BatchRan), ByName, ByBody, BySandbox))]
 pub(super) async fn run(
@@ -35,8 +36,11 @@ pub(super) async fn run(
 ) -> Result<Json<BatchRan>> {
     let id = params::sandbox(&id)?;
     let specs = specs_of(request.commands, state.service.limits())?;
-    let continue_on_error = request.continue_on_error.unwrap_or(false);
-    let results = state.service.commands().run_batch(&id, specs, continue_on_error).await?;
+    let order = BatchOrder {
+        parallel: parallel_of(request.parallel, &specs)?,
+        continue_on_error: request.continue_on_error.unwrap_or(false),
+    };
+    let results = state.service.commands().run_batch(&id, specs, order).await?;
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }
 
@@ -61,6 +65,18 @@ fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSp
         specs.push(spec);
     }
     Ok(specs)
+}
+
+/// Checks how many commands may run at the same time. Commands that write could disturb each other.
+fn parallel_of(requested: Option<u64>, specs: &[CommandSpec]) -> Result<usize> {
+    let parallel = checked("parallel", requested.unwrap_or(1), 1..=limits::MAX_BATCH_PARALLEL)?;
+    match specs.iter().position(|spec| !spec.read_only) {
+        Some(at) if parallel > 1 => {
+            let field = format!("commands[{at}].readOnly");
+            Err(FieldError::new(field, "must be set, because `parallel` is more than 1").into())
+        }
+        _ => Ok(parallel as usize),
+    }
 }
 
 /// Adds the position in the batch to an error of one command.
@@ -95,7 +111,7 @@ fn to_wire(CommandResult { command, outcome }: CommandResult) -> BatchResult {
     BatchResult { command_id: command, outcome }
 }
 
-fn ended(CommandOutput { ended, stdout, stderr }: &CommandOutput) -> BatchEnded {
+fn ended(CommandOutput { ended, stdout, stderr, trace }: &CommandOutput) -> BatchEnded {
     let (stdout_text, stdout_base64) = text_of(stdout);
     let (stderr_text, stderr_base64) = text_of(stderr);
     BatchEnded {
@@ -103,6 +119,7 @@ fn ended(CommandOutput { ended, stdout, stderr }: &CommandOutput) -> BatchEnded 
         stdout_base64,
         stderr: stderr_text,
         stderr_base64,
+        trace: trace.as_ref().map(|trace| text_of(trace).0),
         exit_code: ended.exit_code,
         reason: ended.reason,
         signal: ended.signal.map(signal_name),

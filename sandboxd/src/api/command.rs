@@ -181,7 +181,12 @@ pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSp
         timeout: timeout_of(request.timeout_ms, limits),
         detached: request.detached.unwrap_or(false),
         output_file_after: (request.save_output == Some(true)).then_some(limits::SAVE_OUTPUT_AFTER_BYTES),
+        debug: request.debug.unwrap_or(false),
+        secrets: Vec::new(),
     };
+    if spec.debug && !matches!(spec.program, Program::Script(_)) {
+        return Err(FieldError::new("debug", "needs `script`").into());
+    }
     Ok(CommandSpec { digest: is_named.then(|| spec.request_digest()), ..spec })
 }
 

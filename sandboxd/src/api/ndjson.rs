@@ -98,6 +98,7 @@ fn write_output(lines: &mut Vec<u8>, record: &Record) {
     let stream = match record.stream {
         Stream::Stdout => "stdout",
         Stream::Stderr => "stderr",
+        Stream::Trace => "trace",
     };
     let seq = record.seq;
     let head = write!(lines, r#"{{"stream":"{stream}","seq":{seq},"data":"#);

@@ -14,7 +14,7 @@ use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Path};
-use crate::model::command::{Stream, signal_name};
+use crate::model::command::{Record, Stream, signal_name};
 use crate::model::sandbox::checked;
 use crate::model::{CommandSpec, Ended, Event, FieldError, layout, limits};
 
@@ -29,6 +29,7 @@ struct Limit {
 struct Reading {
     stdout: Excerpt,
     stderr: Excerpt,
+    trace: Excerpt,
     dropped_bytes: u64,
     received_bytes: u64,
     ended: Ended,
@@ -53,10 +54,10 @@ pub(super) async fn run(
     // A text never has more characters than bytes, so an output of at most this many bytes is not cut.
     let output_file_after = Some(limit.max_chars as u64);
     let spec = CommandSpec { output_file_after, ..spec_of(request.command, state.service.limits())? };
-    let command = spec.id.clone();
+    let (command, is_traced) = (spec.id.clone(), spec.debug);
     let stream = state.service.commands().run(&id, spec).await?;
     let reading = read(stream.into_events(), limit).await;
-    Ok(Json(to_wire(command, &reading)))
+    Ok(Json(to_wire(command, &reading, is_traced)))
 }
 
 /// Checks the options.
@@ -80,11 +81,24 @@ fn limit_of(options: OutputOptions) -> Result<Limit> {
     Ok(Limit { keep, max_chars: max_chars as usize })
 }
 
+impl Reading {
+    fn add(&mut self, record: &Record) {
+        let excerpt = match record.stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+            Stream::Trace => return self.trace.push(&record.data),
+        };
+        self.received_bytes += record.data.len() as u64;
+        excerpt.push(&record.data);
+    }
+}
+
 async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Reading {
     let excerpt = || Excerpt::new(limit.keep, limit.max_chars);
     let mut reading = Reading {
         stdout: excerpt(),
         stderr: excerpt(),
+        trace: excerpt(),
         dropped_bytes: 0,
         received_bytes: 0,
         ended: Ended::LOST,
@@ -93,13 +107,7 @@ async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Readi
     while let Some(event) = events.next().await {
         match event {
             Event::Output(records) => {
-                for record in records {
-                    reading.received_bytes += record.data.len() as u64;
-                    match record.stream {
-                        Stream::Stdout => reading.stdout.push(&record.data),
-                        Stream::Stderr => reading.stderr.push(&record.data),
-                    }
-                }
+                records.iter().for_each(|record| reading.add(record));
             }
             Event::Gap { dropped_bytes, .. } => {
                 reading.dropped_bytes += dropped_bytes;
@@ -111,10 +119,11 @@ async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Readi
     }
     reading.stdout.finish();
     reading.stderr.finish();
+    reading.trace.finish();
     reading
 }
 
-fn to_wire(command_id: CommandId, reading: &Reading) -> CommandRan {
+fn to_wire(command_id: CommandId, reading: &Reading, is_traced: bool) -> CommandRan {
     let Reading { dropped_bytes, ended, .. } = reading;
     let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
     let is_cut = |shown: &Shown| !shown.omitted.is_nothing();
@@ -131,6 +140,7 @@ fn to_wire(command_id: CommandId, reading: &Reading) -> CommandRan {
         duration_ms: ended.duration.as_millis() as u64,
         stdout: stdout.with_notice(location),
         stderr: stderr.with_notice(location),
+        trace: is_traced.then(|| reading.trace.shown().with_notice(None)),
         truncated: !is_whole,
         dropped_bytes: *dropped_bytes,
         output_complete: is_whole || ended.output_file.is_some_and(|file| file.is_complete),

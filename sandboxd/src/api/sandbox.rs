@@ -19,6 +19,7 @@ use super::{ApiState, network};
 use crate::model::network::NetworkRequest;
 use crate::model::posture::Seccomp;
 use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
+use crate::model::secret::secret_env;
 use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Selection, Service};
 
@@ -157,6 +158,7 @@ fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
     if let Some(image) = request.image.as_ref().filter(|image| !service.sandboxes().allows_image(image)) {
         return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
     }
+    let env = env("env", request.env.clone().unwrap_or_default())?;
     Ok(SandboxSpec {
         session_key: request.session_key.parse().map_err(FieldError::from)?,
         runtime: runtime_of(request.runtime.as_deref())?,
@@ -165,7 +167,8 @@ fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
         resources: Resources::new(request.resources.unwrap_or_default())?,
         network: NetworkPolicy::default().with(&network_of(request)?.unwrap_or_default()),
         ports: ports(request.ports.as_deref().unwrap_or_default())?,
-        env: env("env", request.env.clone().unwrap_or_default())?,
+        secret_env: secret_env(request.secret_env.clone().unwrap_or_default(), &env)?,
+        env,
         metadata: map("metadata", request.metadata.clone().unwrap_or_default())?,
     })
 }
@@ -215,6 +218,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
         network: network::to_wire(&spec.network),
         ports: spec.ports,
         env_keys: spec.env.into_keys().collect(),
+        secret_env: spec.secret_env,
         metadata: spec.metadata,
         created_at: time(record.created_at_ms),
         last_active_at: time(record.last_active_ms),
@@ -260,6 +264,7 @@ fn ignored(request: &CreateSandbox, requested: &SandboxSpec, found: &SandboxSpec
         ("image", request.image.is_some() && requested.image != found.image),
         ("resources", request.resources.is_some() && requested.resources != found.resources),
         ("env", request.env.is_some() && requested.env != found.env),
+        ("secretEnv", request.secret_env.is_some() && requested.secret_env != found.secret_env),
         ("metadata", request.metadata.is_some() && requested.metadata != found.metadata),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()

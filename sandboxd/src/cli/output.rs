@@ -11,7 +11,7 @@ use sandbox_api::command::{Output, Record};
 pub(super) fn write(record: &Record) -> anyhow::Result<()> {
     match record {
         Record::Stdout(output) => write_to(&mut io::stdout().lock(), output),
-        Record::Stderr(output) => write_to(&mut io::stderr().lock(), output),
+        Record::Stderr(output) | Record::Trace(output) => write_to(&mut io::stderr().lock(), output),
         Record::Gap { dropped_bytes, .. } => {
             Ok(writeln!(io::stderr(), "sandboxd: {dropped_bytes} bytes of output were dropped")?)
         }

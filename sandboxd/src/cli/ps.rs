@@ -130,6 +130,7 @@ pub(super) mod tests {
             network: Network::default(),
             ports: Vec::new(),
             env_keys: Vec::new(),
+            secret_env: Default::default(),
             metadata: Default::default(),
             created_at: Timestamp::UNIX_EPOCH,
             last_active_at: Timestamp::UNIX_EPOCH,

@@ -36,7 +36,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-pub use self::commands::{CommandOutput, CommandResult, CommandStream, Commands};
+pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream, Commands};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::Error;
 pub use self::files::{FileStream, Files, UploadFailed};

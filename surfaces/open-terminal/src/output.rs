@@ -69,6 +69,7 @@ impl Entries {
                 self.truncated = true;
                 self.next_offset = next_seq.saturating_sub(1);
             }
+            Record::Trace(output) => self.next_offset = output.seq,
             Record::Exit { output_path, .. } => self.log_path = output_path,
             Record::Start { .. } | Record::Heartbeat => {}
         }

@@ -242,7 +242,8 @@ fn event(record: Record) -> Result<Event> {
         Record::Stdout(output) => Event::Stdout(bytes(output)?),
         Record::Stderr(output) => Event::Stderr(bytes(output)?),
         Record::Gap { dropped_bytes, .. } => Event::Missed { bytes: dropped_bytes },
-        Record::Heartbeat => Event::Heartbeat,
+        // No command of this crate asks for a trace.
+        Record::Heartbeat | Record::Trace(_) => Event::Heartbeat,
         Record::Exit { exit_code, reason, .. } => Event::Ended(End { exit_code, reason: end_reason(reason) }),
     })
 }

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent_protocol::STDIN_AND_READ_ONLY_SINCE;
 use agent_protocol::v1::{self, command_event, start_request};
+use agent_protocol::{DEBUG_AND_SECRETS_SINCE, STDIN_AND_READ_ONLY_SINCE};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
@@ -203,7 +203,9 @@ fn reference(id: &CommandId) -> v1::CommandRef {
 
 /// The oldest generation of agents that supports every option of the command.
 fn generation_for(spec: &CommandSpec) -> u32 {
-    if spec.open_stdin || spec.read_only { STDIN_AND_READ_ONLY_SINCE } else { 0 }
+    let since = |is_used: bool, generation| if is_used { generation } else { 0 };
+    since(spec.debug || !spec.secrets.is_empty(), DEBUG_AND_SECRETS_SINCE)
+        .max(since(spec.open_stdin || spec.read_only, STDIN_AND_READ_ONLY_SINCE))
 }
 
 fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
@@ -228,6 +230,12 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
             .map(|digest| Bytes::copy_from_slice(digest.as_bytes()))
             .unwrap_or_default(),
         output_file_after: spec.output_file_after,
+        debug: spec.debug,
+        secrets: spec
+            .secrets
+            .iter()
+            .map(|secret| v1::Secret { name: secret.name.clone(), value: secret.value.clone() })
+            .collect(),
     }
 }
 
@@ -252,6 +260,7 @@ fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
 fn record(wire: v1::Record) -> command::Record {
     let stream = match wire.stream() {
         v1::Stream::Stderr => command::Stream::Stderr,
+        v1::Stream::Trace => command::Stream::Trace,
         v1::Stream::Stdout | v1::Stream::Unspecified => command::Stream::Stdout,
     };
     command::Record { seq: wire.seq, stream, data: wire.data }
@@ -317,6 +326,7 @@ mod tests {
 
     use super::*;
     use crate::{link, pair};
+    use sandboxd_model::Secret;
 
     #[tokio::test]
     async fn an_agent_that_would_ignore_a_required_field_is_not_called() {
@@ -338,10 +348,15 @@ mod tests {
             timeout: Duration::from_secs(1),
             detached: false,
             output_file_after: None,
+            debug: false,
+            secrets: Vec::new(),
         };
         let read_only = CommandSpec { read_only: true, ..plain.clone() };
         let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };
-        for spec in [read_only, open_stdin] {
+        let debug = CommandSpec { debug: true, ..plain.clone() };
+        let secret = Secret { name: "KEY".into(), value: "value".into() };
+        let secrets = CommandSpec { secrets: vec![secret], ..plain.clone() };
+        for spec in [read_only, open_stdin, debug, secrets] {
             assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
             assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
         }

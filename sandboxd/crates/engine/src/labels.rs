@@ -128,6 +128,7 @@ impl SandboxLabels {
                 image: text(IMAGE).map(str::to_owned),
                 metadata: metadata.ok()?.unwrap_or_default(),
                 env: StringMap::new(),
+                secret_env: Vec::new(),
             },
         })
     }

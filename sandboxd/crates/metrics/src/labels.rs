@@ -195,6 +195,7 @@ pub(super) fn stream(stream: Stream) -> &'static str {
     match stream {
         Stream::Stdout => "stdout",
         Stream::Stderr => "stderr",
+        Stream::Trace => "trace",
     }
 }
 

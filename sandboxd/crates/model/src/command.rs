@@ -7,8 +7,8 @@ use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 
-use super::RequestDigest;
 use super::digest::Fields;
+use super::{RequestDigest, Secret};
 
 /// A program to run, and the options of the run.
 #[derive(Debug, Clone)]
@@ -35,6 +35,10 @@ pub struct CommandSpec {
     pub detached: bool,
     /// If the output has more bytes than this, all of it is written to a file of the sandbox.
     pub output_file_after: Option<u64>,
+    /// Whether bash reports the commands of the script that it runs.
+    pub debug: bool,
+    /// Values that are replaced in the output.
+    pub secrets: Vec<Secret>,
 }
 
 impl CommandSpec {
@@ -69,6 +73,9 @@ impl CommandSpec {
         if let Some(after) = self.output_file_after {
             fields.add(b"output file");
             fields.add(&after.to_le_bytes());
+        }
+        if self.debug {
+            fields.add(b"debug");
         }
         fields.digest()
     }
@@ -121,13 +128,15 @@ pub struct Started {
     pub detached: bool,
 }
 
-/// One of a command's two outputs.
+/// One of a command's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
+    /// What bash reports about the commands that it runs.
+    Trace,
 }
 
 /// Output from one read.
@@ -311,6 +320,8 @@ mod tests {
             timeout: Duration::from_secs(30),
             detached: false,
             output_file_after: None,
+            debug: false,
+            secrets: Vec::new(),
         }
     }
 
@@ -340,6 +351,7 @@ mod tests {
             CommandSpec { timeout: Duration::from_secs(31), ..spec() },
             CommandSpec { output_file_after: Some(0), ..spec() },
             CommandSpec { output_file_after: Some(1), ..spec() },
+            CommandSpec { debug: true, ..spec() },
         ];
         let digests: Vec<_> = others.iter().chain([&spec()]).map(CommandSpec::request_digest).collect();
         for (at, digest) in digests.iter().enumerate() {

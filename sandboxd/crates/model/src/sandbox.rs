@@ -38,6 +38,8 @@ pub struct SandboxSpec {
     pub ports: Vec<u16>,
     /// Environment of every command. A command's own variables take precedence.
     pub env: StringMap,
+    /// Names in `env` whose values are replaced in the output of commands.
+    pub secret_env: Vec<String>,
     /// Kept for the caller and returned unchanged.
     pub metadata: StringMap,
 }
@@ -54,6 +56,7 @@ impl SandboxSpec {
             network: NetworkPolicy::default(),
             ports: Vec::new(),
             env: StringMap::new(),
+            secret_env: Vec::new(),
             metadata: StringMap::new(),
         }
     }

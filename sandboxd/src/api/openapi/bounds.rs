@@ -56,6 +56,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "detached", json!({ "default": false })),
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
+        ("StartCommand", "debug", json!({ "default": false })),
         ("Script", "", text(0, MAX_SCRIPT_BYTES)),
         ("StartCommand", "saveOutput", json!({ "default": false })),
         ("OutputOptions", "keep", one_of(["head", "tail", "both"], "both")),
@@ -84,8 +85,10 @@ fn table() -> Vec<Row> {
         ("deleteSandbox", "ifState", json!({ "enum": ["parked"] })),
         ("listCommands", "limit", page()),
         ("waitForCommand", "timeoutMs", any_number()),
+        ("RunBatch", "", parallel_if_read_only()),
         ("RunBatch", "commands", batch()),
         ("RunBatch", "continueOnError", json!({ "default": false })),
+        ("RunBatch", "parallel", with_default(range(1..=MAX_BATCH_PARALLEL), 1)),
         ("BatchEnded", "stdoutBase64", json!({ "contentEncoding": "base64" })),
         ("BatchEnded", "stderrBase64", json!({ "contentEncoding": "base64" })),
         ("writeStdin", "close", json!({ "default": false })),
@@ -189,13 +192,27 @@ fn either_script_or_program() -> Value {
     let stdin_twice = json!({
         "required": ["stdin", "stdinBase64"], "properties": { "stdin": present, "stdinBase64": present },
     });
-    json!({ "not": stdin_twice, "oneOf": [
+    // A schema of properties holds if they are missing, so its opposite requires them.
+    let debug_has_script = json!({ "anyOf": [
+        { "properties": { "debug": { "not": { "const": true } } } },
+        { "not": { "properties": { "script": absent } } },
+    ] });
+    json!({ "not": stdin_twice, "dependentSchemas": { "debug": debug_has_script }, "oneOf": [
         { "title": "A script", "required": ["script"],
           "properties": { "script": present, "cmd": absent, "args": absent } },
         { "title": "A program", "required": ["cmd"], "properties": { "cmd": present, "script": absent } },
         { "title": "Arguments for bash", "required": ["args"],
           "properties": { "args": present, "cmd": absent, "script": absent } },
     ] })
+}
+
+/// Only read-only commands run in parallel.
+fn parallel_if_read_only() -> Value {
+    let reads = json!({ "required": ["readOnly"], "properties": { "readOnly": { "const": true } } });
+    json!({ "dependentSchemas": { "parallel": { "anyOf": [
+        { "properties": { "parallel": { "maximum": 1 } } },
+        { "properties": { "commands": { "items": reads } } },
+    ] } } })
 }
 
 /// Arguments require a program. `null` is absent.

@@ -20,7 +20,7 @@ use sandbox_api::{CommandId, SandboxId};
 use tokio::time::timeout;
 use tracing::warn;
 
-pub use self::batch::{CommandOutput, CommandResult};
+pub use self::batch::{BatchOrder, CommandOutput, CommandResult};
 use self::feed::Feeds;
 pub use self::stream::CommandStream;
 use super::history::{History, status_of};
@@ -30,6 +30,7 @@ use super::{Context, Error};
 use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
+use crate::model::secret::{SECRET_BYTES, Secret};
 use crate::model::{CommandRecord, CommandSpec, Ended, Refusal, Resource, limits};
 use crate::store::Store;
 
@@ -261,9 +262,15 @@ enum Known {
     Gone(CommandStatus),
 }
 
-/// Adds the sandbox's environment to a command. Its own variables take precedence.
+/// Adds the sandbox's environment to a command, and its secrets. The command's own variables take precedence, and their
+/// values are secret under the same names.
 fn with_env(mut spec: CommandSpec, sandbox: &Sandbox) -> CommandSpec {
     sandbox.with_spec(|spec_of_sandbox| {
+        for name in &spec_of_sandbox.secret_env {
+            let own = spec.env.get(name).filter(|value| SECRET_BYTES.contains(&value.len()));
+            spec.secrets.extend(own.map(|value| Secret { name: name.clone(), value: value.clone() }));
+        }
+        spec.secrets.extend(spec_of_sandbox.secrets());
         for (name, value) in &spec_of_sandbox.env {
             spec.env.entry(name.clone()).or_insert_with(|| value.clone());
         }

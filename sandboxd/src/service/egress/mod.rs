@@ -13,7 +13,7 @@ mod serve;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -32,7 +32,8 @@ use super::{Context, Error};
 use crate::egress::{BlockedPort, Gate, PublishedAt};
 use crate::metrics::Metrics;
 use crate::model::network::NetworkRequest;
-use crate::model::{Host, NetworkMode, NetworkPolicy, limits};
+use crate::model::secret::redacted_host;
+use crate::model::{Host, NetworkMode, NetworkPolicy, Secret, limits};
 
 /// Serves the sandboxes' outbound connections.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub(in crate::service) struct Outbound {
     connection_permits: Arc<Semaphore>,
     lookup_permits: Arc<Semaphore>,
     rate: DefaultDirectRateLimiter,
+    /// Values that are replaced in names of hosts before they are recorded or logged.
+    secrets: OnceLock<Vec<Secret>>,
 }
 
 /// A connection that is being opened or is open.
@@ -136,7 +139,18 @@ impl Outbound {
             connection_permits: Arc::new(Semaphore::new(limits::MAX_EGRESS_CONNECTIONS)),
             lookup_permits: Arc::new(Semaphore::new(limits::MAX_LOOKUPS_EACH)),
             rate: RateLimiter::direct(Quota::per_second(per_second.unwrap_or(std::num::NonZeroU32::MIN))),
+            secrets: OnceLock::new(),
         })
+    }
+
+    /// Sets the secret values, which are fixed when a sandbox is created.
+    pub(in crate::service) fn set_secrets(&self, secrets: Vec<Secret>) {
+        let _ = self.secrets.set(secrets);
+    }
+
+    /// Returns the name of a host as it may be recorded and logged.
+    pub(super) fn redacted(&self, host: &str) -> String {
+        redacted_host(host, self.secrets.get().map_or(&[], Vec::as_slice))
     }
 
     /// Sets the policy after a change of the record.

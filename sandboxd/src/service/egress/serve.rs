@@ -124,12 +124,8 @@ impl OutboundServer {
             egress::Error::Denied { reason } => self.denied(host, &text, port, *reason),
             failed => {
                 self.metrics.egress_decided(Decision::Failed);
-                debug!(
-                    host = text,
-                    port,
-                    error = failed as &dyn std::error::Error,
-                    "an outbound connection failed"
-                );
+                let host = self.outbound.redacted(&text);
+                debug!(host, port, error = failed as &dyn std::error::Error, "an outbound connection failed");
             }
         }
         // Fails if the process no longer waits.
@@ -138,9 +134,13 @@ impl OutboundServer {
 
     fn denied(&self, host: Option<&Host>, text: &str, port: u16, reason: DenialReason) {
         self.metrics.egress_decided(Decision::Denied(reason));
-        let allowable = reason.is_allowable() && host.is_some_and(|host| self.gate.may_allow(host, port));
-        self.outbound.denials.record(text, port, reason, allowable);
-        debug!(host = text, port, ?reason, "an outbound connection was denied");
+        let shown = self.outbound.redacted(text);
+        // The name of a host with a secret is not kept, so it cannot be allowed.
+        let allowable = reason.is_allowable()
+            && shown == text
+            && host.is_some_and(|host| self.gate.may_allow(host, port));
+        self.outbound.denials.record(&shown, port, reason, allowable);
+        debug!(host = shown, port, ?reason, "an outbound connection was denied");
     }
 }
 

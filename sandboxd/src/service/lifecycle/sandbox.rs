@@ -65,6 +65,8 @@ impl Sandbox {
     }
 
     fn with_order(record: SandboxRecord, order: OrderLock, posture: Option<Posture>) -> Self {
+        let outbound = Outbound::new(record.spec.network.clone());
+        outbound.set_secrets(record.spec.secrets());
         Self {
             id: record.id.clone(),
             session_key: record.spec.session_key.clone(),
@@ -73,7 +75,7 @@ impl Sandbox {
             peer: watch::Sender::new(Peer::Pending),
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ledger: Ledger::new(record.id.clone()),
-            outbound: Outbound::new(record.spec.network.clone()),
+            outbound,
             facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),

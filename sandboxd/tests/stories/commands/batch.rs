@@ -10,17 +10,18 @@ use sandbox_api::{ErrorCode, SandboxId};
 use sandboxd::model::limits;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Daemon, over_each_transport, script, until};
+use crate::support::harness::{Daemon, over_each_transport, script, skipped_under_gvisor, until};
 use crate::support::http::{Answer, HttpClient, Wire};
 
 over_each_transport!(
     commands_run_in_order_and_stop_at_the_first_failure,
     every_command_runs_when_stop_on_error_is_off,
     output_is_bounded_and_dropped_bytes_are_counted,
+    read_only_commands_run_in_parallel_with_results_in_order,
 );
 
 fn batch(scripts: &[&str]) -> RunBatch {
-    RunBatch { commands: scripts.iter().map(|text| script(text)).collect(), continue_on_error: None }
+    RunBatch { commands: scripts.iter().map(|text| script(text)).collect(), ..RunBatch::default() }
 }
 
 async fn run(daemon: &Daemon, sandbox: &SandboxId, request: &RunBatch) -> Vec<BatchResult> {
@@ -79,8 +80,11 @@ async fn commands_run_in_order_and_stop_at_the_first_failure(daemon: &Daemon) {
         (script("kill -9 $$"), EndReason::Killed, 137, Some("SIGKILL")),
         (late, EndReason::Timeout, 124, Some("SIGTERM")),
     ] {
-        let request =
-            RunBatch { commands: vec![first, script("echo never > never")], continue_on_error: Some(false) };
+        let request = RunBatch {
+            commands: vec![first, script("echo never > never")],
+            continue_on_error: Some(false),
+            ..RunBatch::default()
+        };
         let results = run(daemon, &sandbox, &request).await;
         let end = ended(&results[0]);
         assert_eq!(
@@ -109,7 +113,7 @@ async fn every_command_runs_when_stop_on_error_is_off(daemon: &Daemon) {
         ..script("echo $AT $(cat)")
     });
     let results =
-        run(daemon, &sandbox, &RunBatch { commands: commands.collect(), continue_on_error: None }).await;
+        run(daemon, &sandbox, &RunBatch { commands: commands.collect(), ..RunBatch::default() }).await;
     let wanted: Vec<String> = (0..limits::MAX_BATCH_COMMANDS).map(|at| format!("{at} {at}\n")).collect();
     assert_eq!(results.iter().map(|result| ended(result).stdout.clone()).collect::<Vec<_>>(), wanted);
 }
@@ -157,6 +161,44 @@ async fn output_is_bounded_and_dropped_bytes_are_counted(daemon: &Daemon) {
     }
 }
 
+async fn read_only_commands_run_in_parallel_with_results_in_order(daemon: &Daemon) {
+    if skipped_under_gvisor("its kernel has no Landlock") {
+        return;
+    }
+    let sandbox = daemon.sandbox("chat:1").await;
+    // Each command waits for all others of its group: they can only end together.
+    let meet = |at: usize, of: usize| {
+        let script = format!(
+            "touch /tmp/$GROUP.{at}; until [ $(ls /tmp/$GROUP.* | wc -l) = {of} ]; do sleep 0.01; done; echo {at}"
+        );
+        StartCommand { read_only: Some(true), ..script_in(&script, &format!("group{of}")) }
+    };
+    let together = |of: usize| RunBatch {
+        commands: (0..of).map(|at| meet(at, of)).collect(),
+        parallel: Some(of as u64),
+        ..RunBatch::default()
+    };
+    let results = run(daemon, &sandbox, &together(8)).await;
+    let texts: Vec<_> = results.iter().map(|result| ended(result).stdout.clone()).collect();
+    assert_eq!(texts, (0..8).map(|at| format!("{at}\n")).collect::<Vec<_>>());
+    // No command starts after a failure, and those that run at that time run to their end.
+    let reads = |text: &str| StartCommand { read_only: Some(true), ..script(text) };
+    let slow = reads("until [ -e /tmp/failed ]; do sleep 0.01; done; sleep 0.2; echo slow");
+    let commands = vec![slow, reads("touch /tmp/failed; exit 3"), reads("echo never")];
+    let mut request = RunBatch { commands, parallel: Some(2), ..RunBatch::default() };
+    let results = run(daemon, &sandbox, &request).await;
+    let codes: Vec<_> = results.iter().map(|result| ended(result).exit_code).collect();
+    assert_eq!((codes, ended(&results[0]).stdout.as_str()), (vec![0, 3], "slow\n"));
+    request.continue_on_error = Some(true);
+    let results = run(daemon, &sandbox, &request).await;
+    let codes: Vec<_> = results.iter().map(|result| ended(result).exit_code).collect();
+    assert_eq!(codes, [0, 3, 0]);
+}
+
+fn script_in(text: &str, group: &str) -> StartCommand {
+    StartCommand { env: Some([("GROUP".to_owned(), group.to_owned())].into()), ..script(text) }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_command_is_found_before_the_first_one_runs() {
     let daemon = Daemon::start().await;
@@ -164,6 +206,7 @@ async fn a_bad_command_is_found_before_the_first_one_runs() {
     let sandbox = daemon.sandbox("chat:1").await;
     let path = format!("/v1/sandboxes/{sandbox}/commands:batch");
     let ran = json!({ "script": "touch ran" });
+    let reads = json!({ "script": "true", "readOnly": true });
     let third = |bad: Value| json!({ "commands": [ran, ran, bad] });
     let twice = json!({ "script": "true", "commandId": "cmd_0123456789abcdef" });
     let cases = [
@@ -182,6 +225,10 @@ async fn a_bad_command_is_found_before_the_first_one_runs() {
         (json!({ "commands": vec![ran.clone(); limits::MAX_BATCH_COMMANDS + 1] }), "commands"),
         (json!({ "commands": "true" }), "commands"),
         (json!({ "commands": [ran], "continueOnError": "yes" }), "continueOnError"),
+        (json!({ "commands": [ran], "parallel": 0 }), "parallel"),
+        (json!({ "commands": [ran], "parallel": 17 }), "parallel"),
+        (json!({ "commands": [reads, reads, ran], "parallel": 2 }), "commands[2].readOnly"),
+        (json!({ "commands": [{ "cmd": "ls", "debug": true }] }), "commands[0].debug"),
         (json!({}), "commands"),
     ];
     for (request, field) in cases {

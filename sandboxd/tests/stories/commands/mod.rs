@@ -1,6 +1,7 @@
 //! Commands: how they start, what they write and read, and how they end.
 
 mod batch;
+mod debug;
 mod exactly_once;
 mod follow;
 mod kill;
@@ -10,6 +11,7 @@ mod read_only;
 mod readers;
 mod run;
 mod run_to_end;
+mod secrets;
 mod starved;
 mod stdin;
 mod unread;

@@ -13,6 +13,8 @@ use sandbox_api::sandbox::CreateSandbox;
 use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::Client;
 use sandboxd::model::limits;
+use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::process::Child;
 use tokio::time::timeout;
 
@@ -23,6 +25,31 @@ use crate::support::harness::{DaemonProcess, Home, TOKEN, free_port, outcome, sc
 async fn sandbox(client: &Client) -> SandboxId {
     let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
     client.create_or_reconnect(&request).await.unwrap().sandbox_id
+}
+
+const SECRET: &str = "sk0123456789";
+const TOOL_TOKEN: &str = "a-token-of-a-laptop";
+
+/// A sandbox with a secret variable.
+async fn sandbox_with_secret(client: &Client) -> SandboxId {
+    let request = CreateSandbox {
+        session_key: "chat:1".into(),
+        env: Some([("KEY".to_owned(), SECRET.to_owned())].into()),
+        secret_env: Some(vec!["KEY".into()]),
+        ..CreateSandbox::default()
+    };
+    client.create_or_reconnect(&request).await.unwrap().sandbox_id
+}
+
+fn home_with_tool_token() -> Home {
+    let home = Home::new();
+    let path = home.path().join("tool-tokens");
+    fs::write(&path, format!("laptop {}\n", sha256(TOOL_TOKEN))).unwrap();
+    home.set("SANDBOXD_TOOL_TOKENS_FILE", path.to_str().unwrap())
+}
+
+fn sha256(token: &str) -> String {
+    Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Sends SIGTERM to the daemon. It must end within its own time limit.
@@ -118,6 +145,9 @@ fn secrets_of(home: &Home, sandbox: &SandboxId) -> Vec<String> {
     let list = format!("{key:?}");
     vec![
         TOKEN.to_owned(),
+        TOOL_TOKEN.to_owned(),
+        sha256(TOOL_TOKEN),
+        SECRET.to_owned(),
         BASE64_STANDARD.encode(TOKEN),
         home.instance().unwrap().agent_secret(sandbox),
         hex.to_uppercase(),
@@ -149,7 +179,7 @@ fn check_json(line: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_contains_no_secret() {
     for format in ["text", "json"] {
-        let home = Home::new().set("SANDBOXD_LOG", "trace").set("SANDBOXD_LOG_FORMAT", format);
+        let home = home_with_tool_token().set("SANDBOXD_LOG", "trace").set("SANDBOXD_LOG_FORMAT", format);
         let (port, path) = (free_port(), home.path().join("log"));
         let url = format!("http://127.0.0.1:{port}");
         let log = File::create(&path).unwrap();
@@ -159,7 +189,11 @@ async fn the_log_contains_no_secret() {
         let client = Client::new(&url, TOKEN).unwrap();
         until("the daemon is ready", || async { client.ready().await.is_ok() }).await;
 
-        let id = sandbox(&client).await;
+        let id = sandbox_with_secret(&client).await;
+        let shown = outcome(
+            client.run(&id, &script("echo $KEY; curl -so /dev/null http://$KEY.example/$KEY")).await.unwrap(),
+        );
+        assert_eq!(shown.await.text(), "[KEY]\n");
         assert_eq!(outcome(client.run(&id, &script("echo hi")).await.unwrap()).await.text(), "hi\n");
         client.write_files(&id, &WriteFiles { files: vec![file("a", "b")] }).await.unwrap();
         client.read_file(&id, "a").await.unwrap();
@@ -168,6 +202,10 @@ async fn the_log_contains_no_secret() {
         let let_in = http.post(&stop).bearer_auth(TOKEN).send().await.unwrap();
         let wrong = http.post(&stop).bearer_auth(format!("{TOKEN}x")).send().await.unwrap();
         assert_eq!((let_in.status().as_u16(), wrong.status().as_u16()), (200, 401));
+        let tool =
+            http.post(format!("{url}/tools/sandbox_info")).header("x-sandbox-session", "1").json(&json!({}));
+        let tool = tool.bearer_auth(TOOL_TOKEN).send().await.unwrap();
+        assert_eq!(tool.status().as_u16(), 200, "{}", tool.text().await.unwrap());
         client.delete(&id).await.unwrap();
         terminate(child).await;
 

@@ -36,6 +36,9 @@ pub const STDIN_SILENCE: Duration = Duration::from_secs(5 * 60);
 /// Maximum number of commands in a batch.
 pub const MAX_BATCH_COMMANDS: usize = 50;
 
+/// Maximum number of commands of a batch that run at the same time.
+pub const MAX_BATCH_PARALLEL: u64 = 16;
+
 /// Bytes of each output of a command that the response of a batch keeps. The last bytes are kept.
 pub const MAX_BATCH_OUTPUT_BYTES: usize = 256 * 1024;
 

@@ -21,6 +21,7 @@ row! {
         allow: String,
         ports: String,
         env: String,
+        secret_env: String,
         metadata: String,
         disk: Option<String>,
         stage: String,
@@ -47,6 +48,7 @@ impl From<&SandboxRecord> for SandboxRow {
             allow: to_json(&spec.network.allow_texts()),
             ports: to_json(&spec.ports),
             env: to_json(&spec.env),
+            secret_env: to_json(&spec.secret_env),
             metadata: to_json(&spec.metadata),
             disk: record.disk.as_ref().map(ToString::to_string),
             stage: record.stage.as_str().to_owned(),
@@ -69,6 +71,7 @@ impl SandboxRow {
             network: network_policy(&self.network, &self.allow)?,
             ports: from_json("ports", &self.ports)?,
             env: from_json("env", &self.env)?,
+            secret_env: from_json("secret_env", &self.secret_env)?,
             metadata: from_json("metadata", &self.metadata)?,
         };
         Ok(SandboxRecord {

@@ -154,6 +154,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                 resources,
                 network,
                 ports,
+                secret_env: env.keys().cloned().collect(),
                 env,
                 metadata,
             }

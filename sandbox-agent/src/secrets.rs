@@ -1,0 +1,179 @@
+//! Replaces secret values in a command's output.
+//!
+//! Each value is replaced with the name of its variable in brackets, also where a value is split over several reads. A
+//! possible beginning of a value at the end of the data so far is held back until more data or the end of the stream
+//! decides. Only the exact bytes of a value are found, and no encoding of them.
+
+use std::sync::Arc;
+
+use agent_protocol::v1;
+
+/// The secret values of one command.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    /// The longest value first.
+    all: Vec<Secret>,
+    /// Whether a value begins with this byte.
+    first_bytes: [bool; 256],
+}
+
+struct Secret {
+    value: Vec<u8>,
+    replacement: Vec<u8>,
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.replacement))
+    }
+}
+
+impl Secrets {
+    /// Returns `None` if there is nothing to replace.
+    pub(crate) fn new(given: Vec<v1::Secret>) -> Option<Arc<Self>> {
+        let mut all: Vec<Secret> = given
+            .into_iter()
+            .filter(|secret| !secret.value.is_empty())
+            .map(|secret| Secret {
+                value: secret.value.into_bytes(),
+                replacement: format!("[{}]", secret.name).into_bytes(),
+            })
+            .collect();
+        all.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
+        let mut first_bytes = [false; 256];
+        for secret in &all {
+            first_bytes[usize::from(secret.value[0])] = true;
+        }
+        (!all.is_empty()).then(|| Arc::new(Self { all, first_bytes }))
+    }
+
+    fn may_begin_at(&self, byte: u8) -> bool {
+        self.first_bytes[usize::from(byte)]
+    }
+
+    /// Returns the longest value at the beginning of `data`.
+    fn at_start_of(&self, data: &[u8]) -> Option<&Secret> {
+        self.all.iter().find(|secret| data.starts_with(&secret.value))
+    }
+
+    /// Returns the first position from which on `data` may be the beginning of a value that is not complete yet.
+    fn undecided_from(&self, data: &[u8]) -> usize {
+        let longest = self.all.first().map_or(0, |secret| secret.value.len());
+        let from = data.len().saturating_sub(longest.saturating_sub(1));
+        let is_beginning = |tail: &[u8]| {
+            let longer = self.all.iter().take_while(|secret| secret.value.len() > tail.len());
+            self.may_begin_at(tail[0]) && longer.into_iter().any(|secret| secret.value.starts_with(tail))
+        };
+        (from..data.len()).find(|at| is_beginning(&data[*at..])).unwrap_or(data.len())
+    }
+}
+
+/// Replaces the values in one stream.
+#[derive(Debug)]
+pub(crate) struct Redactor {
+    secrets: Arc<Secrets>,
+    held: Vec<u8>,
+}
+
+impl Redactor {
+    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+        Self { secrets, held: Vec::new() }
+    }
+
+    /// Adds what was read. Returns what may be shown.
+    pub(crate) fn push(&mut self, read: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(read);
+        let until = self.secrets.undecided_from(&self.held);
+        self.replace(until)
+    }
+
+    /// Returns the rest, at the end of the stream.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        self.replace(self.held.len())
+    }
+
+    /// Takes the held data up to `until`, and to the end of a value that begins before it.
+    fn replace(&mut self, until: usize) -> Vec<u8> {
+        let mut shown = Vec::with_capacity(until);
+        let mut at = 0;
+        while at < until {
+            let byte = self.held[at];
+            match self
+                .secrets
+                .may_begin_at(byte)
+                .then(|| self.secrets.at_start_of(&self.held[at..]))
+                .flatten()
+            {
+                Some(secret) => {
+                    shown.extend_from_slice(&secret.replacement);
+                    at += secret.value.len();
+                }
+                None => {
+                    shown.push(byte);
+                    at += 1;
+                }
+            }
+        }
+        self.held.drain(..at);
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn redactor(secrets: &[(&str, &str)]) -> Redactor {
+        let secret =
+            |(name, value): &(&str, &str)| v1::Secret { name: (*name).into(), value: (*value).into() };
+        Redactor::new(Secrets::new(secrets.iter().map(secret).collect()).unwrap())
+    }
+
+    /// The text that is shown after each part, and at the end.
+    fn shown(secrets: &[(&str, &str)], parts: &[&str]) -> Vec<String> {
+        let mut redactor = redactor(secrets);
+        let mut shown: Vec<_> = parts.iter().map(|part| redactor.push(part.as_bytes())).collect();
+        shown.push(redactor.finish());
+        shown.into_iter().map(|bytes| String::from_utf8(bytes).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_value_is_replaced_and_only_its_possible_beginning_is_held_back() {
+        let secret = [("KEY", "hunter2!")];
+        assert_eq!(shown(&secret, &["a hunter2! b"]), ["a [KEY] b", ""]);
+        assert_eq!(shown(&secret, &["a hun", "ter2", "! b"]), ["a ", "", "[KEY] b", ""]);
+        assert_eq!(shown(&secret, &["a hun", "t"]), ["a ", "", "hunt"]);
+        assert_eq!(shown(&secret, &["hhunter2!hunter2!"]), ["h[KEY][KEY]", ""]);
+    }
+
+    #[test]
+    fn the_longest_value_wins() {
+        let secrets = [("SHORT", "abcdefgh"), ("LONG", "abcdefghij")];
+        assert_eq!(shown(&secrets, &["abcdefgh", "ij"]), ["", "[LONG]", ""]);
+        assert_eq!(shown(&secrets, &["abcdefghi", "!"]), ["", "[SHORT]i!", ""]);
+        assert_eq!(shown(&secrets, &["abcdefgh"]), ["", "[SHORT]"]);
+        // A value that begins within another one is never complete in the result.
+        assert_eq!(
+            shown(&[("A", "12345678"), ("B", "78abcdef")], &["12345678", "abcdef"]).concat(),
+            "[A]abcdef"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_split_shows_a_value(text in "[ab]{0,40}", splits in proptest::collection::vec(0usize..41, 0..5)) {
+            let secrets = [("X", "aab"), ("Y", "aabab"), ("Z", "bbb")];
+            let whole = shown(&secrets, &[&text]).concat();
+            let mut cuts: Vec<usize> = splits.into_iter().map(|at| at.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let parts: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(&shown(&secrets, &parts).concat(), &whole);
+            for (_, value) in secrets {
+                prop_assert!(!whole.contains(value), "{whole}");
+            }
+        }
+    }
+}
