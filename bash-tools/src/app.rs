@@ -14,7 +14,7 @@ use crate::provider::{
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
 use crate::session::{ChatKey, SessionLimits, Sessions};
 use crate::tools::{
-    Definition, DescriptionContext, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit, definitions,
+    CommandHooks, Definition, DescriptionContext, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit, definitions,
 };
 use crate::workspace::Workspace;
 
@@ -24,6 +24,7 @@ pub struct App {
     sessions: Sessions,
     limits: ToolLimits,
     definitions: Arc<[Definition]>,
+    hooks: Option<Arc<dyn CommandHooks>>,
 }
 
 /// Why the tools could not be set up. Its `Debug` form is its message, because a `main` that returns the error
@@ -116,7 +117,7 @@ impl App {
             max_output_chars: tools.max_stdout_chars,
         };
         let limits = ToolLimits { timeout: tools.command_timeout, output, ports, pause: FLUSH_PAUSE };
-        Self { sessions, limits, definitions: definitions(&context).into() }
+        Self { sessions, limits, definitions: definitions(&context).into(), hooks: None }
     }
 
     /// Returns the tools of a chat if the gates are open for the request. Cheap: nothing is opened before a tool is
@@ -126,7 +127,13 @@ impl App {
     /// The gate that is closed.
     pub fn toolkit(&self, gates: Decision, key: ChatKey) -> Result<Toolkit, Reason> {
         match gates {
-            Decision::Enabled => Ok(Toolkit::new(self.sessions.clone(), key, self.limits.clone())),
+            Decision::Enabled => {
+                let tools = Toolkit::new(self.sessions.clone(), key, self.limits.clone());
+                Ok(match &self.hooks {
+                    Some(hooks) => tools.with_hooks(Arc::clone(hooks)),
+                    None => tools,
+                })
+            }
             Decision::Disabled(reason) => Err(reason),
         }
     }
@@ -142,6 +149,12 @@ impl App {
     /// Sets the minimum pause between two updates of a command, instead of [`FLUSH_PAUSE`].
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.limits.pause = pause;
+        self
+    }
+
+    /// Sets the hooks around the commands of the model, for all chats.
+    pub fn with_hooks(mut self, hooks: Arc<dyn CommandHooks>) -> Self {
+        self.hooks = Some(hooks);
         self
     }
 

@@ -20,6 +20,12 @@ pub enum Error {
         /// Name as called.
         name: String,
     },
+    /// A [hook](super::CommandHooks) of the app refused the command.
+    #[error("the command was not run: {reason}")]
+    Refused {
+        /// Reason from the hook.
+        reason: String,
+    },
     /// The input does not match the tool's schema.
     #[error("{tool} was called with invalid input: {problem}")]
     BadCall {

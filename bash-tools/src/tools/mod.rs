@@ -8,6 +8,7 @@ mod bash;
 mod call;
 mod definition;
 mod error;
+mod hooks;
 mod input;
 mod output;
 mod read;
@@ -17,6 +18,7 @@ pub use bash::{FLUSH_AFTER, FLUSH_CHARS, FLUSH_PAUSE};
 pub use call::{Answer, Call};
 pub use definition::{Definition, DescriptionContext, Tool, definitions};
 pub use error::{Error, Result};
+pub use hooks::CommandHooks;
 pub use input::{
     BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
 };

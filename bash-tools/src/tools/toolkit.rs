@@ -1,5 +1,6 @@
 //! The tools of one chat.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use super::input::{
     BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
 };
 use super::output::{BashOutput, OutputLimits};
-use super::{Error, Result, read};
+use super::{CommandHooks, Error, Result, hooks, read};
 use crate::provider::{self, Command, Provider, Running, SandboxId};
 use crate::session::{ChatKey, Lease, SessionState, Sessions};
 
@@ -35,12 +36,19 @@ pub struct Toolkit {
     sessions: Sessions,
     key: ChatKey,
     limits: ToolLimits,
+    hooks: Option<Arc<dyn CommandHooks>>,
 }
 
 impl Toolkit {
     /// Creates the tools for the chat of a session.
     pub fn new(sessions: Sessions, key: ChatKey, limits: ToolLimits) -> Self {
-        Self { sessions, key, limits }
+        Self { sessions, key, limits, hooks: None }
+    }
+
+    /// Sets the hooks around the commands of the model.
+    pub fn with_hooks(mut self, hooks: Arc<dyn CommandHooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
     }
 
     /// Returns the session.
@@ -66,12 +74,16 @@ impl Toolkit {
         input: BashInput,
         cancel: CancellationToken,
     ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
-        bash::stream(self.start(&input.command), self.pace(), self.limits.output, cancel)
+        let tools = self.clone();
+        let outputs = bash::stream(self.start(input.command), self.pace(), self.limits.output, cancel);
+        outputs.map(move |output| Ok(tools.shown(output?)))
     }
 
     /// Runs a command to its end and returns the beginning of its output, each with a notice if it is incomplete.
     pub async fn bash_whole(&self, input: BashInput, cancel: CancellationToken) -> Result<BashOutput> {
-        bash::whole(self.start(&input.command), self.limits.timeout, self.limits.output, cancel).await
+        let starting = self.start(input.command);
+        let output = bash::whole(starting, self.limits.timeout, self.limits.output, cancel).await?;
+        Ok(self.shown(output))
     }
 
     /// Reads lines of a text file, as many as fit into a result.
@@ -147,8 +159,29 @@ impl Toolkit {
         Pace { timeout: self.limits.timeout, pause: self.limits.pause }
     }
 
-    fn start(&self, command: &str) -> Starting {
-        self.start_script(bash::script(command))
+    /// Runs a command of the model, or what the hooks make of it.
+    fn start(&self, command: String) -> Starting {
+        let tools = self.clone();
+        Box::pin(async move {
+            let command = tools.allowed(command).await?;
+            tools.start_script(bash::script(&command)).await
+        })
+    }
+
+    /// Returns the command to run in place of the model's.
+    pub(super) async fn allowed(&self, command: String) -> Result<String> {
+        match &self.hooks {
+            None => Ok(command),
+            Some(hooks) => hooks.before(&self.key, command).await.map_err(|reason| Error::Refused { reason }),
+        }
+    }
+
+    /// Returns the value to show in place of a command's output.
+    pub(super) fn shown(&self, output: BashOutput) -> BashOutput {
+        match &self.hooks {
+            None => output,
+            Some(hooks) => hooks::shown(&**hooks, &self.key, output),
+        }
     }
 
     /// Runs a script unchanged in the chat's sandbox.

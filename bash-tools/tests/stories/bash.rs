@@ -1,9 +1,15 @@
 //! The bash tool: a command's output appears while it runs, its end is reported once, and it ends when its stream is
 //! dropped.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bash_tools::tools::{CANCELLED, FLUSH_AFTER, RUNNING, TIMED_OUT, Toolkit};
+use async_trait::async_trait;
+use bash_tools::session::ChatKey;
+use bash_tools::tools::anthropic::ShellInput;
+use bash_tools::tools::{
+    BashOutput, CANCELLED, CommandHooks, Error, FLUSH_AFTER, RUNNING, TIMED_OUT, Toolkit,
+};
 use futures::StreamExt;
 use test_daemon::until;
 use tokio::time::timeout;
@@ -22,6 +28,7 @@ over_each_provider!(
     whole_responses_keep_the_beginning,
     every_command_is_a_separate_script,
     background_servers_do_not_delay_the_end,
+    hooks_rewrite_refuse_and_redact_commands,
 );
 
 async fn a_command_is_reported_from_its_start_to_its_end(fixture: &Fixture) {
@@ -156,4 +163,49 @@ async fn background_servers_do_not_delay_the_end(fixture: &Fixture) {
     let output = run(&tools, "sleep 15 >/dev/null 2>&1 & echo started").await;
     assert_eq!((output.exit_code, output.stdout.as_str()), (0, "started\n"));
     assert!(began.elapsed() < Duration::from_secs(12));
+}
+
+/// Rewrites one word, refuses another, and redacts a third.
+#[derive(Debug)]
+struct Guard;
+
+#[async_trait]
+impl CommandHooks for Guard {
+    async fn before(&self, chat: &ChatKey, command: String) -> Result<String, String> {
+        assert_eq!(*chat, key("1"));
+        if command.contains("forbidden") {
+            Err("it is forbidden".into())
+        } else {
+            Ok(command.replace("old", "new"))
+        }
+    }
+
+    fn after(&self, _: &ChatKey, mut output: BashOutput) -> BashOutput {
+        output.stdout = output.stdout.replace("hunter2", "[secret]");
+        output.exit_code = if output.exit_code == 9 { RUNNING } else { output.exit_code };
+        output
+    }
+}
+
+async fn hooks_rewrite_refuse_and_redact_commands(fixture: &Fixture) {
+    let tools = fixture.tools("1").with_hooks(Arc::new(Guard));
+    let values = values(&tools, "echo old hunter2; sleep 0.5; echo more; exit 9").await;
+    assert!(values.iter().all(|value| !value.stdout.contains("hunter2")), "{values:?}");
+    assert!(
+        values.iter().any(|value| value.exit_code == RUNNING && value.stdout == "new [secret]\n"),
+        "{values:?}"
+    );
+    let last = values.last().unwrap();
+    assert_eq!((last.exit_code, last.stdout.as_str()), (9, "new [secret]\nmore\n"));
+    let whole = tools.bash_whole(command("echo old; echo hunter2"), CancellationToken::new()).await.unwrap();
+    assert_eq!((whole.exit_code, whole.stdout.as_str()), (0, "new\n[secret]\n"));
+    let refused = tools.bash_whole(command("touch forbidden"), CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(&refused, Error::Refused { reason } if reason == "it is forbidden"), "{refused}");
+    let shell = |command: &str| ShellInput { command: Some(command.into()), restart: None };
+    let outputs = all(tools.shell(shell("word=old; echo $word hunter2"), CancellationToken::new())).await;
+    assert_eq!(outputs.last().unwrap().stdout, "new [secret]\n");
+    let mut refused = Box::pin(tools.shell(shell("touch forbidden"), CancellationToken::new()));
+    assert!(matches!(refused.next().await, Some(Err(Error::Refused { .. }))));
+    assert!(refused.next().await.is_none());
+    assert_eq!(run(&tools, "ls").await.stdout, "");
 }

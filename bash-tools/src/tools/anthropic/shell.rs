@@ -75,15 +75,27 @@ impl Toolkit {
     ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
         let limits = self.limits();
         let turn_s = (limits.timeout.as_secs_f64() - REPORT_MARGIN_S).max(MIN_WAIT_S);
-        let script = match script_of(input, turn_s) {
-            Ok(script) => script,
-            Err(error) => return stream::iter([Err(error)]).left_stream(),
-        };
-        let starting = with_end_notice(self.start_script(script));
+        // Checked before a hook sees it, and again after.
+        if let Err(error) = script_of(input.clone(), turn_s) {
+            return stream::iter([Err(error)]).left_stream();
+        }
+        let starting = with_end_notice(self.start_in_shell(input, turn_s));
+        let tools = self.clone();
         let outputs = bash::stream(starting, self.pace(), limits.output, cancel.clone());
         let with_notice =
             move |output| if cancel.is_cancelled() { with_cancel_notice(output) } else { output };
-        outputs.map(move |output| output.map(&with_notice)).right_stream()
+        outputs.map(move |output| Ok(tools.shown(with_notice(output?)))).right_stream()
+    }
+
+    fn start_in_shell(&self, input: ShellInput, turn_s: f64) -> Starting {
+        let tools = self.clone();
+        Box::pin(async move {
+            let command = match input.command {
+                None => None,
+                Some(command) => Some(tools.allowed(command).await?),
+            };
+            tools.start_script(script_of(ShellInput { command, ..input }, turn_s)?).await
+        })
     }
 }
 
