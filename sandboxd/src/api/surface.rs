@@ -42,8 +42,17 @@ impl Routes {
 
 impl Callers for Routes {
     fn caller(&self, head: &Parts) -> Caller {
-        let transport =
-            InProcess { routes: self.0.clone(), extensions: extensions_of(head), headers: headers_of(head) };
+        self.caller_with(head, extensions_of(head))
+    }
+
+    fn detached(&self, head: &Parts) -> Caller {
+        self.caller_with(head, lasting_extensions_of(head))
+    }
+}
+
+impl Routes {
+    fn caller_with(&self, head: &Parts, extensions: Extensions) -> Caller {
+        let transport = InProcess { routes: self.0.clone(), extensions, headers: headers_of(head) };
         let token = auth::token_of(&head.headers).unwrap_or_default();
         // Without a name, which the check of the token has set, every request of the caller is a 401.
         let name = head.extensions.get::<TokenName>().map(|name| name.0.to_string()).unwrap_or_default();
@@ -51,13 +60,19 @@ impl Callers for Routes {
     }
 }
 
-/// What the layers know about the connection.
-fn extensions_of(head: &Parts) -> Extensions {
+/// What the layers know about the client, without its connection.
+fn lasting_extensions_of(head: &Parts) -> Extensions {
     let mut extensions = Extensions::new();
     extensions.insert(OfSurface);
     if let Some(peer) = head.extensions.get::<Peer>() {
         extensions.insert(*peer);
     }
+    extensions
+}
+
+/// What the layers know about the client and its connection.
+fn extensions_of(head: &Parts) -> Extensions {
+    let mut extensions = lasting_extensions_of(head);
     if let Some(held) = head.extensions.get::<Held>() {
         extensions.insert(held.clone());
     }

@@ -42,6 +42,9 @@ impl Shared {
 pub trait Callers: Send + Sync + 'static {
     /// Returns the caller of a request that is already authenticated.
     fn caller(&self, head: &Parts) -> Caller;
+
+    /// Returns the caller for work that outlives its request. It does not keep the request's connection.
+    fn detached(&self, head: &Parts) -> Caller;
 }
 
 /// An authenticated client of the server.

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::{Server, Source};
 use crate::sessions::{Ids, Sessions};
+use crate::subscriptions::Watches;
 
 /// Creates the route `/mcp`. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
 /// a secret of the installation. It signs the ids of sessions.
@@ -40,7 +41,11 @@ pub fn http_with<H: ServerHandler>(
         .with_cancellation_token(shutdown);
     config.session_store = Some(Arc::new(ids.clone()));
     let Shared { callers, memory, bodies } = shared;
-    let create = move || Ok(extend(Server::new(Source::Requests(Arc::clone(&callers)), memory.clone())));
+    let watches = Watches::default();
+    let create = move || {
+        let source = Source::Requests(Arc::clone(&callers));
+        Ok(extend(Server::new(source, memory.clone(), watches.clone())))
+    };
     let service = StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config);
     Router::new().route_service("/mcp", service).layer(from_fn_with_state(bodies, read_body))
 }

@@ -14,6 +14,7 @@ mod resources;
 mod server;
 mod sessions;
 mod stdio;
+mod subscriptions;
 
 pub use http_server::{http, http_with};
 pub use server::Server;

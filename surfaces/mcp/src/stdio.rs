@@ -6,6 +6,7 @@ use toolbox::{Memory, Namespace, NamespaceError, Toolbox};
 
 use crate::pipe::Pipe;
 use crate::server::{Server, Source};
+use crate::subscriptions::Watches;
 
 /// Why the server on standard input and output has ended.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +27,7 @@ pub async fn stdio(client: Client, session: String) -> Result<(), Error> {
     Namespace::check(&session)?;
     let memory = Memory::default();
     let toolbox = Toolbox::new(client, Namespace::new("stdio")?, memory.clone());
-    let server = Server::new(Source::Fixed { toolbox, session }, memory);
+    let server = Server::new(Source::Fixed { toolbox, session }, memory, Watches::default());
     let (input, output) = rmcp::transport::stdio();
     let serve = server.serve(Pipe::new(input, output));
     let running = serve.await.map_err(|error| Error::Handshake(Box::new(error)))?;
