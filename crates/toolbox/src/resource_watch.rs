@@ -1,7 +1,7 @@
 //! Changes of resources.
 //!
-//! A file is often replaced by another one, so its directory is watched. The watch does not use the sandbox: it neither
-//! wakes it nor keeps it from being parked.
+//! A file is often replaced by another one, so its directory is watched. The watch does not use the sandbox: it does not
+//! wake it, and does not prevent parking.
 
 use futures::StreamExt;
 use sandbox_api::files::WatchRecord;

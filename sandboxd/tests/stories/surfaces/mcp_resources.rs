@@ -48,7 +48,7 @@ async fn handle_of(client: &Mcp) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_told_of_changes_until_it_unsubscribes() {
+async fn a_session_gets_changes_until_it_unsubscribes() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("resources").legacy().await;
     let handle = handle_of(&client).await;

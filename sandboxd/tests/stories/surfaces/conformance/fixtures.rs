@@ -36,7 +36,7 @@ enum Change {
     Prompts,
 }
 
-/// The daemon's server answers what is no fixture.
+/// Everything other than a fixture is answered by the daemon's server.
 struct Fixtures {
     server: mcp::Server,
     changes: broadcast::Sender<Change>,
@@ -250,7 +250,7 @@ impl Fixtures {
     }
 
     fn change(&self, change: Change) -> String {
-        // Nobody may listen.
+        // There may be no listener.
         let _ = self.changes.send(change);
         "changed".into()
     }
