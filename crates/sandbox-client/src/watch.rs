@@ -12,7 +12,7 @@ use sandbox_api::files::WatchRecord;
 
 use crate::deadlines::UNLIMITED;
 use crate::lines::Lines;
-use crate::request::{broken, send};
+use crate::request::{RequestBuilder, broken, send};
 use crate::{BoxError, Client, Error};
 
 impl Client {
@@ -25,8 +25,18 @@ impl Client {
         recursive: bool,
     ) -> Result<FileChanges, Error> {
         let request = self.files(Method::GET, sandbox, ":watch", path).query(&[("recursive", recursive)]);
-        let body = Box::pin(send(request, UNLIMITED).await?.into_body().into_pieces());
-        Ok(FileChanges { body, lines: Lines::default(), done: false })
+        FileChanges::of(request).await
+    }
+
+    /// Watches a file, or the entries of a directory, without using the sandbox. The watch ends as lost when the sandbox
+    /// is parked, and at once if it is parked already.
+    pub async fn watch_files_passively(
+        &self,
+        sandbox: &SandboxId,
+        path: impl AsRef<[u8]>,
+    ) -> Result<FileChanges, Error> {
+        let request = self.files(Method::GET, sandbox, ":watch", path).query(&[("passive", true)]);
+        FileChanges::of(request).await
     }
 }
 
@@ -39,6 +49,11 @@ pub struct FileChanges {
 }
 
 impl FileChanges {
+    async fn of(request: RequestBuilder) -> Result<Self, Error> {
+        let body = Box::pin(send(request, UNLIMITED).await?.into_body().into_pieces());
+        Ok(Self { body, lines: Lines::default(), done: false })
+    }
+
     fn finish(&mut self, last: Error) -> Poll<Option<Result<WatchRecord, Error>>> {
         self.done = true;
         Poll::Ready(Some(Err(last)))

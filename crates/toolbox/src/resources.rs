@@ -110,7 +110,7 @@ fn uri_of(sandbox: &SandboxId, path: &str) -> String {
 }
 
 /// Handle and path of a URI.
-fn parts_of(uri: &str) -> Option<(String, String)> {
+pub(crate) fn parts_of(uri: &str) -> Option<(String, String)> {
     let (handle, path) = uri.strip_prefix("sandbox://")?.split_once('/')?;
     let path = percent_decode_str(path).decode_utf8().ok()?;
     (!path.is_empty()).then(|| (handle.to_owned(), path.into_owned()))

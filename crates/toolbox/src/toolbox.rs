@@ -226,6 +226,10 @@ impl Toolbox {
         self.memory.sandboxes.of_handle(&self.client, &self.namespace, handle).await
     }
 
+    pub(crate) fn forget(&self, sandbox: &SandboxId) {
+        self.memory.sandboxes.forget(sandbox);
+    }
+
     pub(crate) fn images(&self) -> &Images {
         &self.memory.images
     }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::seal::Seal;
 use crate::server::{Server, Source};
 use crate::sessions::{Ids, Sessions};
+use crate::subscriptions::Watches;
 
 /// Creates the route `/mcp`. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
 /// a secret of the installation. It signs the ids of sessions and the state of calls that wait for the user.
@@ -41,9 +42,10 @@ pub fn http_with<H: ServerHandler>(
         .with_cancellation_token(shutdown);
     config.session_store = Some(Arc::new(ids.clone()));
     let Shared { callers, memory, bodies } = shared;
+    let watches = Watches::default();
     let create = move || {
         let source = Source::Requests(Arc::clone(&callers));
-        Ok(extend(Server::new(source, memory.clone(), seal.clone())))
+        Ok(extend(Server::new(source, memory.clone(), watches.clone(), seal.clone())))
     };
     let service = StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config);
     Router::new().route_service("/mcp", service).layer(from_fn_with_state(bodies, read_body))

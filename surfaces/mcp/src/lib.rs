@@ -17,6 +17,7 @@ mod seal;
 mod server;
 mod sessions;
 mod stdio;
+mod subscriptions;
 
 pub use http_server::{http, http_with};
 pub use server::Server;

@@ -22,6 +22,9 @@ const MAX_WAITING: usize = 16;
 /// Time in which the host may read the last messages after it has closed the input.
 const LAST_MESSAGES: Duration = Duration::from_secs(2);
 
+/// The answer to a frame that is no message.
+type Refused = TxJsonRpcMessage<RoleServer>;
+
 /// Exchanges messages with one host.
 pub(crate) struct Pipe<R> {
     input: BufReader<R>,
@@ -69,27 +72,28 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         }
     }
 
-    /// The message of a frame, or the answer to a frame that has none.
+    /// The message of a frame. A frame without one leaves its answer in `refusal`.
     fn accept(&mut self, frame: Frame) -> Option<RxJsonRpcMessage<RoleServer>> {
         let refused = match frame {
             Frame::Message(text) => match decode(&text) {
-                Ok(Some(message)) => {
-                    let is_request = matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
+                Decoded::Message(message) => {
+                    let is_request = matches!(*message, RxJsonRpcMessage::<RoleServer>::Request(_));
                     self.is_open |= opens(&message);
                     // Before the connection is open, notifications and responses mean nothing.
-                    return Some(message).filter(|_| is_request || self.is_open);
+                    return Some(*message).filter(|_| is_request || self.is_open);
                 }
-                Ok(None) => return None,
-                Err(refused) => refused,
+                Decoded::Unknown => return None,
+                Decoded::Invalid(error, id) => Refused::error(error, id),
             },
             Frame::TooLarge => {
                 let problem = format!("the message is larger than {MAX_MESSAGE_BYTES} bytes");
-                (ErrorData::invalid_request(problem, None), None)
+                Refused::error(ErrorData::invalid_request(problem, None), None)
             }
-            Frame::NoLength => (ErrorData::parse_error("the headers have no Content-Length", None), None),
+            Frame::NoLength => {
+                Refused::error(ErrorData::parse_error("the headers have no Content-Length", None), None)
+            }
         };
-        self.refusal =
-            Some(encode(&self.framing, &TxJsonRpcMessage::<RoleServer>::error(refused.0, refused.1)));
+        self.refusal = Some(encode(&self.framing, &refused));
         None
     }
 }
@@ -114,7 +118,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
             let output = self.output.clone()?;
             if self.refusal.is_some() {
                 let permit = output.reserve().await.ok()?;
-                self.refusal.take().map(|refusal| permit.send(refusal));
+                if let Some(refusal) = self.refusal.take() {
+                    permit.send(refusal);
+                }
             }
             let frame = tokio::select! {
                 frame = self.frame() => frame?,
@@ -166,24 +172,30 @@ fn opens(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     }
 }
 
-type Refused = (ErrorData, Option<RequestId>);
+/// The content of a frame.
+enum Decoded {
+    Message(Box<RxJsonRpcMessage<RoleServer>>),
+    /// A notification that the protocol does not have. It gets no answer.
+    Unknown,
+    /// Anything else, with its id.
+    Invalid(ErrorData, Option<RequestId>),
+}
 
-/// Decodes a message. `None` for a notification that the protocol does not have. The error is the answer to one that
-/// is no message.
-fn decode(text: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Refused> {
+fn decode(text: &[u8]) -> Decoded {
     if let Ok(message) = serde_json::from_slice(text) {
-        return Ok(Some(message));
+        return Decoded::Message(Box::new(message));
     }
     let value: Value = match serde_json::from_slice(text) {
         Ok(value) => value,
         Err(error) => {
             let problem = format!("the message is not JSON at column {}", error.column());
-            return Err((ErrorData::parse_error(problem, None), None));
+            return Decoded::Invalid(ErrorData::parse_error(problem, None), None);
         }
     };
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
     if id.is_none() && value.get("method").is_some_and(Value::is_string) {
-        return Ok(None);
+        return Decoded::Unknown;
     }
-    Err((ErrorData::invalid_request("the message is no request, notification or response", None), id))
+    let problem = "the message is no request, notification or response";
+    Decoded::Invalid(ErrorData::invalid_request(problem, None), id)
 }

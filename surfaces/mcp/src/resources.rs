@@ -5,6 +5,9 @@ use rmcp::model::{ErrorCode, Resource as McpResource, ResourceContents, Resource
 use serde_json::json;
 use toolbox::{RESOURCE_TEMPLATE, Resource, ResourceContent};
 
+/// Beginning of every resource's URI.
+const SCHEME: &str = "sandbox://";
+
 pub(crate) fn listed(resource: Resource) -> McpResource {
     let mut listed = McpResource::new(resource.uri, resource.name);
     listed.size = Some(resource.bytes);
@@ -19,6 +22,11 @@ pub(crate) fn template() -> ResourceTemplate {
             .into(),
     );
     template
+}
+
+/// Whether the URI has the scheme of our resources.
+pub(crate) fn is_ours(uri: &str) -> bool {
+    uri.starts_with(SCHEME)
 }
 
 pub(crate) fn content(uri: String, content: ResourceContent) -> ResourceContents {

@@ -7,11 +7,11 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InputResponses,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    Tool as McpTool, ToolAnnotations,
+    SubscribeRequestParams, SubscriptionFilter, Tool as McpTool, ToolAnnotations, UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use surface_caller::{Callers, Conversation};
+use surface_caller::{Caller, Callers, Conversation};
 use toolbox::{Approval, Block, Call, Definition, Memory, Reply, Resumed, Tool, Toolbox};
 
 use crate::approval::{self, Elicitations, Era};
@@ -19,6 +19,7 @@ use crate::profile;
 use crate::progress::Notifier;
 use crate::resources;
 use crate::seal::{Binding, Seal};
+use crate::subscriptions::{self, Followed, Listener, MAX_RESOURCES, Subscriptions, Watches};
 
 /// What a host tells the model about the server.
 const INSTRUCTIONS: &str = "Tools that run in a sandbox: a Linux machine of this conversation, separate from the user's. \
@@ -39,19 +40,30 @@ pub struct Server {
     source: Source,
     memory: Memory,
     seal: Seal,
+    watches: Watches,
+    /// Those of this connection.
+    subscriptions: Arc<Subscriptions>,
 }
 
 impl Server {
-    pub(crate) fn new(source: Source, memory: Memory, seal: Seal) -> Self {
-        Self { source, memory, seal }
+    pub(crate) fn new(source: Source, memory: Memory, watches: Watches, seal: Seal) -> Self {
+        Self { source, memory, seal, watches, subscriptions: Arc::default() }
     }
 
     fn toolbox(&self, context: &RequestContext<RoleServer>) -> Result<(Toolbox, Option<String>), String> {
+        self.toolbox_with(context, |callers, head| callers.caller(head))
+    }
+
+    fn toolbox_with(
+        &self,
+        context: &RequestContext<RoleServer>,
+        caller: impl Fn(&dyn Callers, &Parts) -> Caller,
+    ) -> Result<(Toolbox, Option<String>), String> {
         match &self.source {
             Source::Fixed { toolbox, session } => Ok((toolbox.clone(), Some(session.clone()))),
             Source::Requests(callers) => {
                 let head = context.extensions.get::<Parts>().ok_or("the request has no head")?;
-                let caller = callers.caller(head);
+                let caller = caller(&**callers, head);
                 let conversation =
                     Conversation::of(&caller.token_name, &head.headers).map_err(|error| error.to_string())?;
                 let toolbox = Toolbox::new(caller.client, conversation.namespace, self.memory.clone())
@@ -86,8 +98,9 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let mut implementation = Implementation::new("sandboxd", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("sandboxd".into());
-        let mut info =
-            ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build());
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_resources().enable_resources_subscribe();
+        let mut info = ServerConfig::new(capabilities.build());
         info.server_info = implementation;
         info.instructions = Some(INSTRUCTIONS.into());
         info
@@ -138,6 +151,55 @@ impl ServerHandler for Server {
         }
     }
 
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.check(&request.uri).map_err(|error| invalid(&error.to_string()))?;
+        let (toolbox, _) = self.toolbox_with(&context, in_background).map_err(|problem| invalid(&problem))?;
+        let followed = followed(toolbox, request.uri).await?;
+        let listener = match &self.source {
+            Source::Fixed { .. } => Listener::Client(context.peer),
+            Source::Requests(_) => Listener::Session(context.peer),
+        };
+        self.subscriptions
+            .start(&self.watches, followed, listener)
+            .map_err(|error| invalid(&error.to_string()))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.end(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let uris = requested.resource_subscriptions.iter().flatten();
+        let uris = uris.filter(|uri| resources::is_ours(uri)).take(MAX_RESOURCES).cloned();
+        Some(SubscriptionFilter::builder().resource_subscriptions(uris).build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let (toolbox, _) = self.toolbox(context.request_context()).map_err(|problem| invalid(&problem))?;
+        let mut resources = Vec::new();
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            resources.push(followed(toolbox.clone(), uri.clone()).await?);
+        }
+        if resources.is_empty() {
+            context.cancelled().await;
+            return Ok(());
+        }
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = subscriptions::listen(&self.watches, resources, context.sink()) => {}
+        }
+        Ok(())
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -173,6 +235,21 @@ impl ServerHandler for Server {
             None => Ok(result_of(reply).into()),
         }
     }
+}
+
+/// Starts to watch a resource.
+async fn followed(toolbox: Toolbox, uri: String) -> Result<Followed, ErrorData> {
+    match toolbox.watch_resource(&uri).await {
+        Ok(Some(watch)) => Ok(Followed { uri, toolbox, watch }),
+        Ok(None) | Err(toolbox::Error::NoFile { .. }) => Err(resources::not_found(&uri)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// The caller for work that outlives its request.
+fn in_background(callers: &dyn Callers, head: &Parts) -> Caller {
+    let caller = callers.caller(head);
+    Caller { client: caller.background.clone(), ..caller }
 }
 
 fn invalid(problem: &str) -> ErrorData {

@@ -7,6 +7,7 @@ use toolbox::{HostRoot, Memory, Namespace, NamespaceError, Profile, Toolbox};
 use crate::pipe::Pipe;
 use crate::seal::Seal;
 use crate::server::{Server, Source};
+use crate::subscriptions::Watches;
 
 /// Why the server on standard input and output has ended.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,7 @@ pub async fn stdio(client: Client, options: Options) -> Result<(), Error> {
     if let Some(root) = root {
         toolbox = toolbox.with_root(root);
     }
-    let server = Server::new(Source::Fixed { toolbox, session }, memory, Seal::random());
+    let server = Server::new(Source::Fixed { toolbox, session }, memory, Watches::default(), Seal::random());
     let (input, output) = rmcp::transport::stdio();
     let serve = server.serve(Pipe::new(input, output));
     let running = serve.await.map_err(|error| Error::Handshake(Box::new(error)))?;

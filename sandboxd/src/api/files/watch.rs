@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures::stream::empty;
 use futures::{Stream, StreamExt};
 use sandbox_api::NDJSON;
 use sandbox_api::files::WatchRecord;
@@ -28,10 +29,12 @@ use crate::service;
 ///
 /// Streams JSON lines: first `ready`, after which every change is reported, then changes, with a heartbeat after
 /// every 15 seconds of silence. The last record is `gone` if the watched path is gone, or `lost` if the sandbox's
-/// container went away. The sandbox counts as used until the client closes the stream.
+/// container went away. The sandbox counts as used until the client closes the stream. With `passive`, it does not, and
+/// a parked sandbox is not woken: the only record is `lost`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:watch", operation_id = "watchFiles", tag = "files",
     params(InSandbox, ("path" = Option<String>, Query, description = "Directory or file to watch. Default: the workspace."),
-        ("recursive" = Option<bool>, Query, description = "Also watches everything below the directory.")),
+        ("recursive" = Option<bool>, Query, description = "Also watches everything below the directory."),
+        ("passive" = Option<bool>, Query, description = "Does not count as use of the sandbox. The watch ends when the sandbox is parked.")),
     responses((status = 200, description = "One change per line.", body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(in crate::api) async fn watch(
     State(state): State<ApiState>,
@@ -41,7 +44,14 @@ pub(in crate::api) async fn watch(
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let recursive = params::optional(&query, "recursive", "`true` or `false`")?.unwrap_or(false);
-    let changes = state.service.files().watch(&id, path_of("path", path)?, recursive).await?;
+    let is_passive = params::optional(&query, "passive", "`true` or `false`")?.unwrap_or(false);
+    let (files, path) = (state.service.files(), path_of("path", path)?);
+    let changes = if is_passive {
+        // A stream without a record ends as lost.
+        files.watch_passively(&id, path, recursive).await?.map_or_else(|| empty().boxed(), StreamExt::boxed)
+    } else {
+        files.watch(&id, path, recursive).await?.boxed()
+    };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(NDJSON)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -184,6 +184,20 @@ impl Files {
         Ok(FileStream::new(agent.watch_files(path, recursive).await?, guard))
     }
 
+    /// Streams changes like [`watch`](Self::watch), without using the sandbox: the watch ends when the sandbox is parked.
+    /// `None` if it is parked already.
+    pub async fn watch_passively(
+        &self,
+        id: &SandboxId,
+        path: FilePath,
+        recursive: bool,
+    ) -> Result<Option<FileStream<Vec<Change>>>, Error> {
+        let Some(agent) = self.lifecycle.agent_unless_parked(id).await? else { return Ok(None) };
+        let permit = self.lifecycle.find(id)?.reader()?;
+        let changes = agent.watch_files(path, recursive).await?;
+        Ok(Some(FileStream::new(changes, LongUse::passive(permit))))
+    }
+
     /// Searches file contents.
     pub async fn grep(&self, id: &SandboxId, request: GrepOptions) -> Result<Found<GrepMatch>, Error> {
         let (agent, _guard) = self.begin_long_use(id).await?;

@@ -13,17 +13,24 @@ use crate::service::lifecycle::InUseMark;
 
 /// Keeps a sandbox in use during a long operation, and counts it against the limit of readers.
 pub(super) struct LongUse {
-    _mark: InUseMark,
+    /// Absent if it does not keep the sandbox in use.
+    _mark: Option<InUseMark>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl LongUse {
     pub(super) fn new(mark: InUseMark, permit: OwnedSemaphorePermit) -> Self {
-        Self { _mark: mark, _permit: permit }
+        Self { _mark: Some(mark), _permit: permit }
+    }
+
+    /// Does not keep the sandbox in use.
+    pub(super) fn passive(permit: OwnedSemaphorePermit) -> Self {
+        Self { _mark: None, _permit: permit }
     }
 }
 
-/// The result of a long operation, as it arrives from the agent. Keeps the sandbox in use until it is dropped.
+/// The result of a long operation, as it arrives from the agent. Keeps the sandbox in use until it is dropped, unless it
+/// is passive.
 pub struct FileStream<T> {
     items: BoxStream<'static, Result<T, agent::Error>>,
     _use: LongUse,

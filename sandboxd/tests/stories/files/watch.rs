@@ -127,3 +127,31 @@ async fn a_watch_ends_with_its_sandbox_and_their_number_is_limited() {
     ends_as_lost(last).await;
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_passive_watch_does_not_use_the_sandbox() {
+    let daemon = Daemon::start().await;
+    let (watched, observed) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
+    let last_active = |sandbox| {
+        let (client, sandbox) = (daemon.client.clone(), sandbox);
+        async move { client.get(&sandbox).await.unwrap().last_active_at }
+    };
+    let mut passive = daemon.client.watch_files_passively(&observed, "").await.unwrap();
+    assert_eq!(next(&mut passive).await, WatchRecord::Ready);
+    let before = last_active(observed.clone()).await;
+    let _active = daemon.client.watch_files(&watched, "", false).await.unwrap();
+    crate::support::harness::until("a watch uses its sandbox", || async {
+        last_active(watched.clone()).await > before
+    })
+    .await;
+    assert_eq!(last_active(observed.clone()).await, before);
+    daemon.output(&observed, "touch file").await;
+    until(&mut passive, |record| *record == created("file")).await;
+    daemon.client.park(&observed, false).await.unwrap();
+    ends_as_lost(passive).await;
+    // It does not wake the sandbox either.
+    ends_as_lost(daemon.client.watch_files_passively(&observed, "").await.unwrap()).await;
+    let state = daemon.client.get(&observed).await.unwrap().state;
+    assert_eq!(state, sandbox_api::sandbox::SandboxState::Parked);
+    daemon.stop().await;
+}

@@ -105,7 +105,7 @@ async fn a_client_that_never_reads_disturbs_only_itself() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("raw");
     client.output("true").await;
-    // A stream for notifications and large answers, both unread.
+    // An unread stream for notifications, and large unread answers.
     let stream = Mcp::of(&daemon).legacy().await.listen().await;
     let list = request_text("tools/list", json!({}));
     let headers = format!("mcp-protocol-version: {MODERN}\r\nmcp-method: tools/list\r\n");
@@ -124,7 +124,7 @@ async fn a_client_that_never_reads_disturbs_only_itself() {
         let _ = timeout(Duration::from_millis(200), stream.write_all(pipelined.as_bytes())).await;
         unread.push(stream);
     }
-    // A command with unread output.
+    // A command whose output stays unread.
     let arguments = json!({ "command": "yes", "waitMs": 100_000 });
     let params = json!({ "name": "bash", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let bash = request_text("tools/call", params);

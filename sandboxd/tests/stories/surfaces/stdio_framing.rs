@@ -93,7 +93,7 @@ async fn both_framings_survive_input_that_is_no_message() {
         let mut host = Host::start(&home, has_headers);
         // Before the handshake, a request needs the fields of the modern revision.
         assert_eq!(host.ask(1, "tools/list", json!({})).await["error"]["code"], -32602);
-        // These have no answer.
+        // These get no answer.
         for notification in ["notifications/cancelled", "notifications/unknown", "textDocument/didOpen"] {
             let message = json!({ "jsonrpc": "2.0", "method": notification, "params": {} });
             host.send(message.to_string().as_bytes()).await;

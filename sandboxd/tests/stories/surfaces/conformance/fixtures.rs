@@ -36,7 +36,7 @@ enum Change {
     Prompts,
 }
 
-/// The daemon's server answers everything but fixtures.
+/// Everything other than a fixture is answered by the daemon's server.
 struct Fixtures {
     server: mcp::Server,
     changes: broadcast::Sender<Change>,
