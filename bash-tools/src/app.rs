@@ -114,7 +114,7 @@ impl App {
             ports: ports.clone(),
             programs: programs(tools).iter().map(|program| (*program).to_owned()).collect(),
             timeout_s: tools.command_timeout.as_secs(),
-            max_output_chars: tools.max_stdout_chars,
+            output,
         };
         let limits = ToolLimits { timeout: tools.command_timeout, output, ports, pause: FLUSH_PAUSE };
         Self { sessions, limits, definitions: definitions(&context).into(), hooks: None }

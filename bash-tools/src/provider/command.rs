@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use futures::stream::BoxStream;
+pub use sandbox_api::command::EndReason;
 
 use super::Result;
 
@@ -80,21 +81,6 @@ pub struct End {
     pub exit_code: i32,
     /// Why the command ended.
     pub reason: EndReason,
-}
-
-/// Why a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndReason {
-    /// The command exited by itself.
-    Exited,
-    /// The time limit expired.
-    Timeout,
-    /// A signal ended the command.
-    Killed,
-    /// The sandbox ran out of memory.
-    Oom,
-    /// The sandbox went away, so the outcome is unknown.
-    Lost,
 }
 
 /// A running command. Dropping it ends the command.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Result;
-use super::output::{BashOutput, CANCELLED, Heads, OutputLimits, Tails, notice_of};
+use super::output::{BashOutput, CANCELLED, Heads, OutputLimits, Tails, notice};
 use crate::provider::{End, Error, Event, Running, WORKSPACE};
 
 /// How long new output may wait.
@@ -90,7 +90,7 @@ pub(super) async fn whole(
         end = read_to_end(starting, &mut heads) => end?,
         () = cancel.cancelled() => return Ok(heads.at_end(CANCELLED, Some(CANCELLED_NOTICE))),
     };
-    Ok(heads.at_end(end.exit_code, notice_of(end, timeout.as_millis()).as_deref()))
+    Ok(heads.at_end(end.exit_code, notice(end.reason, timeout.as_millis()).as_deref()))
 }
 
 async fn read_to_end(starting: Starting, heads: &mut Heads) -> Result<End> {
@@ -155,7 +155,7 @@ impl Run {
             Due::Started | Due::Flush => self.tails.so_far(),
             Due::Cancelled => self.tails.at_end(CANCELLED, Some(CANCELLED_NOTICE)),
             Due::Ended(end) => {
-                let notice = notice_of(end, self.pace.timeout.as_millis());
+                let notice = notice(end.reason, self.pace.timeout.as_millis());
                 self.tails.at_end(end.exit_code, notice.as_deref())
             }
         }

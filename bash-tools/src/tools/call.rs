@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::input::{
-    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
+use super::{
+    BashInput, BashOutput, Error, FileContent, RUNNING, ReadFileInput, Result, SandboxUrl, SandboxUrlInput,
+    Tool, Toolkit, WriteFileInput, Written,
 };
-use super::{BashOutput, Error, RUNNING, Result, Tool, Toolkit};
 
 /// A tool and its input.
 #[derive(Debug, Clone, PartialEq, Eq)]

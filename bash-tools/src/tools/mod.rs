@@ -9,7 +9,6 @@ mod call;
 mod definition;
 mod error;
 mod hooks;
-mod input;
 mod output;
 mod read;
 mod toolkit;
@@ -19,10 +18,10 @@ pub use call::{Answer, Call};
 pub use definition::{Definition, DescriptionContext, Tool, definitions};
 pub use error::{Error, Result};
 pub use hooks::CommandHooks;
-pub use input::{
-    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
-};
 pub use output::{BashOutput, CANCELLED, OutputLimits, RUNNING, TIMED_OUT};
 pub use output_text::{Head, Tail};
 pub use tokio_util::sync::CancellationToken;
+pub use toolbox::chat::{
+    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
+};
 pub use toolkit::{ToolLimits, Toolkit};

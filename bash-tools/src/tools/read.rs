@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::input::ReadFileInput;
-use super::{Error, Result};
+use super::{Error, ReadFileInput, Result};
 use crate::provider::{Provider, SandboxId};
 
 /// Number of bytes per read.

@@ -8,11 +8,10 @@ use futures::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use super::bash::{self, Pace, Starting};
-use super::input::{
-    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
+use super::{
+    BashInput, BashOutput, CommandHooks, Error, FileContent, OutputLimits, ReadFileInput, Result, SandboxUrl,
+    SandboxUrlInput, WriteFileInput, Written, hooks, read,
 };
-use super::output::{BashOutput, OutputLimits};
-use super::{CommandHooks, Error, Result, hooks, read};
 use crate::provider::{self, Command, Provider, Running, SandboxId};
 use crate::session::{ChatKey, Lease, SessionState, Sessions};
 

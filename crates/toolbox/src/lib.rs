@@ -2,7 +2,7 @@
 //!
 //! [`Toolbox`] executes a call by its name and JSON arguments, over sandboxd's API. [`Tool::definition`] describes a
 //! tool to a model. Every host offers these tools: the MCP server, and others that follow. A [`Profile`] offers the tools
-//! of another system instead.
+//! of another system instead. The tools of the crate `bash-tools` are defined in [`chat`].
 //!
 //! What a tool reports to the model is a [`Reply`]. A mistake of the model and a failure of the sandbox are replies
 //! too, so that the model reads them. Only a name without a tool is an [`UnknownTool`].
@@ -10,6 +10,7 @@
 mod approval;
 mod asked;
 mod bash;
+pub mod chat;
 mod cursors;
 mod definition;
 mod denied;

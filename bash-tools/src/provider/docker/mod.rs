@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use jiff::Timestamp;
-use sandbox_api::command::{self as wire, Output, Record, StartCommand};
+use sandbox_api::command::{Output, Record, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources, StringMap};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{Client, upload_stream};
@@ -20,8 +20,8 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
 use super::{
-    Command, Content, Denial, Download, End, EndReason, Error, Event, FileList, FilePart, NetworkMode,
-    NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
+    Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, NetworkMode, NetworkPolicy,
+    Opened, Provider, Result, Running, SandboxId, Status,
 };
 use crate::chat_key::ChatKey;
 
@@ -244,7 +244,7 @@ fn event(record: Record) -> Result<Event> {
         Record::Gap { dropped_bytes, .. } => Event::Missed { bytes: dropped_bytes },
         // No command of this crate asks for a trace.
         Record::Heartbeat | Record::Trace(_) => Event::Heartbeat,
-        Record::Exit { exit_code, reason, .. } => Event::Ended(End { exit_code, reason: end_reason(reason) }),
+        Record::Exit { exit_code, reason, .. } => Event::Ended(End { exit_code, reason }),
     })
 }
 
@@ -254,16 +254,6 @@ fn bytes(output: Output) -> Result<Bytes> {
         Some(bytes) => {
             BASE64_STANDARD.decode(bytes).map(Bytes::from).map_err(|error| Error::Broken(error.into()))
         }
-    }
-}
-
-fn end_reason(reason: wire::EndReason) -> EndReason {
-    match reason {
-        wire::EndReason::Exited => EndReason::Exited,
-        wire::EndReason::Timeout => EndReason::Timeout,
-        wire::EndReason::Killed => EndReason::Killed,
-        wire::EndReason::Oom => EndReason::Oom,
-        wire::EndReason::Lost => EndReason::Lost,
     }
 }
 

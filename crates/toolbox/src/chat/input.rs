@@ -1,7 +1,7 @@
-//! Inputs and results of tools. Unknown input fields are rejected, so that a mistake is reported instead of ignored.
+//! Arguments of the tools. Unknown ones are rejected, so that a mistake is reported instead of ignored.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// `bash`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -18,11 +18,9 @@ pub struct ReadFileInput {
     /// Path of the file. Relative paths start in the workspace.
     pub path: String,
     /// First line to read, counted from 1. Default: 1.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     pub offset: Option<u64>,
     /// Maximum number of lines to read. Default: as many as fit.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     pub limit: Option<u64>,
 }
@@ -44,25 +42,4 @@ pub struct SandboxUrlInput {
     /// Port on which the server listens inside the sandbox.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
-}
-
-/// Result of `readFile`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileContent {
-    /// The text, followed by a notice if it is incomplete.
-    pub content: String,
-}
-
-/// Result of `writeFile`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
-    /// Always true. A failure is an error.
-    pub success: bool,
-}
-
-/// Result of `sandboxUrl`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxUrl {
-    /// URL for the user's browser.
-    pub url: String,
 }
