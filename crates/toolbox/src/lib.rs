@@ -14,6 +14,7 @@ pub mod chat;
 mod cursors;
 mod definition;
 mod denied;
+mod descriptions;
 mod error;
 mod files;
 mod host_root;
