@@ -6,9 +6,12 @@ use std::borrow::Cow;
 use anstyle_parse::state::{Action, State, state_change};
 use memchr::{memchr, memchr_iter, memrchr};
 
-/// Bytes of an incomplete line that are held back, because a carriage return may replace them. More are passed on as
-/// they are.
+/// Bytes of an incomplete line that a carriage return may replace. More are passed on as they are.
 pub const MAX_HELD_BYTES: usize = 8 * 1024;
+
+/// Length that an incomplete line reaches before its beginning is passed on. Passing on each byte as soon as possible would
+/// move the rest of the line each time.
+const MAX_LINE_BYTES: usize = 2 * MAX_HELD_BYTES;
 
 /// Cleans text in pieces. The result does not depend on where the text is split.
 ///
@@ -66,7 +69,7 @@ impl Cleaner {
         text.len()
     }
 
-    /// The incomplete line so far.
+    /// The end of the incomplete line, which was not passed on yet.
     pub fn line(&self) -> &str {
         &self.line
     }
@@ -116,6 +119,7 @@ impl Cleaner {
             return;
         }
         if std::mem::take(&mut self.is_returned) {
+            self.pass_excess(pass);
             self.line.clear();
         }
         self.hold(text, pass);
@@ -123,6 +127,13 @@ impl Cleaner {
 
     fn hold(&mut self, text: &str, pass: &mut impl FnMut(&str)) {
         self.line.push_str(text);
+        if self.line.len() > MAX_LINE_BYTES {
+            self.pass_excess(pass);
+        }
+    }
+
+    /// Passes on what a carriage return does not replace.
+    fn pass_excess(&mut self, pass: &mut impl FnMut(&str)) {
         let excess = self.line.len().saturating_sub(MAX_HELD_BYTES);
         if excess > 0 {
             let excess = self.line.ceil_char_boundary(excess);
@@ -197,9 +208,26 @@ mod tests {
         let mut passed = 0;
         for _ in 0..100 {
             cleaner.push(&"é".repeat(1000), |piece| passed += piece.len());
-            assert!(cleaner.line().len() <= MAX_HELD_BYTES);
+            assert!(cleaner.line().len() <= MAX_LINE_BYTES);
         }
         assert_eq!(passed + cleaner.line().len(), 200_000);
+    }
+
+    #[test]
+    fn a_long_line_is_replaced_in_the_same_way_however_it_is_split() {
+        let text = format!("{}\rb\n", "é".repeat(10_000));
+        let whole = cleaned(&text).into_owned();
+        assert_eq!(whole.len(), 20_000 - MAX_HELD_BYTES + 2);
+        let cuts: Vec<usize> = (0..text.len()).step_by(100).collect();
+        assert_eq!(in_pieces(&text, &cuts), whole);
+    }
+
+    #[test]
+    fn many_short_pieces_of_a_long_line_are_passed_on_in_few_steps() {
+        let mut cleaner = Cleaner::default();
+        let mut steps = 0;
+        cleaner.push(&"a\x1b[m".repeat(100_000), |_| steps += 1);
+        assert!(steps <= 100_000 / MAX_HELD_BYTES, "{steps}");
     }
 
     #[test]
