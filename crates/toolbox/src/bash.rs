@@ -103,9 +103,21 @@ impl Toolbox {
             Record::Start { command_id, .. } => command_id,
             _ => return Err(ClientError::Cut.into()),
         };
-        let mut denied = DeniedHosts::new(self, sandbox, &command, began, wait, call);
-        let mut reading = Reading::new(sandbox, command, 0);
-        let waited = self.read_on(&mut reading, records.boxed(), wait, call, &mut denied).await?;
+        let denied = DeniedHosts::new(self, sandbox, &command, began, wait, call);
+        let reading = Reading::new(sandbox, command, 0);
+        self.wait_and_report(reading, records.boxed(), wait, call, denied).await.map_err(Error::after_start)
+    }
+
+    /// Waits for a command, and returns what it has written since.
+    async fn wait_and_report(
+        &self,
+        mut reading: Reading,
+        records: Records,
+        wait: Duration,
+        call: &Call<'_>,
+        mut denied: DeniedHosts<'_>,
+    ) -> Result<Reply, Error> {
+        let waited = self.read_on(&mut reading, records, wait, call, &mut denied).await?;
         self.result(reading, waited, denied).await
     }
 
@@ -124,10 +136,8 @@ impl Toolbox {
         let mut denied = DeniedHosts::new(self, sandbox, command, Instant::now(), wait, call);
         denied.apply(resumed).await;
         let records = self.client.logs(sandbox, command, position, true).await?;
-        let mut reading = Reading::new(sandbox, command.clone(), position);
-        let waited =
-            self.read_on(&mut reading, records.boxed(), wait.max(COLLECT), call, &mut denied).await?;
-        self.result(reading, waited, denied).await
+        let reading = Reading::new(sandbox, command.clone(), position);
+        self.wait_and_report(reading, records.boxed(), wait.max(COLLECT), call, denied).await
     }
 
     pub(crate) async fn bash_output(
@@ -144,11 +154,9 @@ impl Toolbox {
         let from_start = input.from_start.unwrap_or(false);
         let position = if from_start { 0 } else { self.cursors().get(sandbox, &command) };
         let records = self.client.logs(sandbox, &command, position, true).await?;
-        let mut denied = DeniedHosts::new(self, sandbox, &command, Instant::now(), wait, call);
-        let mut reading = Reading::new(sandbox, command, position);
-        let waited =
-            self.read_on(&mut reading, records.boxed(), wait.max(COLLECT), call, &mut denied).await?;
-        self.result(reading, waited, denied).await
+        let denied = DeniedHosts::new(self, sandbox, &command, Instant::now(), wait, call);
+        let reading = Reading::new(sandbox, command, position);
+        self.wait_and_report(reading, records.boxed(), wait.max(COLLECT), call, denied).await
     }
 
     pub(crate) async fn bash_kill(

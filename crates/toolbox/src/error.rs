@@ -2,6 +2,8 @@
 
 use sandbox_api::ErrorCode;
 
+use crate::sandboxes::is_gone;
+
 /// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -92,6 +94,11 @@ pub enum Error {
         "the sandbox of this call has changed since the user was asked: nothing was started, run the command again"
     )]
     OtherSandbox,
+    /// The sandbox was deleted while the call was in progress.
+    #[error(
+        "the sandbox was deleted while this call ran: its files are lost, and the next call starts in a new one"
+    )]
+    Vanished,
     /// No directory of the host may be used.
     #[error("this server has no access to files of the user's machine")]
     NoRoot,
@@ -108,6 +115,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The failure of a request after the call has started something. The call must not start it again in a new sandbox.
+    pub(crate) fn after_start(self) -> Self {
+        match self {
+            Self::Client { source } if is_gone(&source) => Self::Vanished,
+            other => other,
+        }
+    }
+
     /// Adds the path to an error about a missing file.
     pub(crate) fn about(path: &str) -> impl Fn(sandbox_client::Error) -> Self {
         move |source| {
@@ -126,4 +141,33 @@ fn sentence(error: &sandbox_client::Error) -> String {
     let retry =
         error.retry_after().map(|after| format!(" (retry after {} s)", after.as_secs())).unwrap_or_default();
     format!("{}{retry}", body.error)
+}
+
+/// Maximum number of characters of an error. Errors repeat arguments, which may be long.
+const MAX_ERROR_CHARS: usize = 2000;
+
+/// The text of an error for a model.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_ERROR_CHARS) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_argument_is_not_repeated_as_a_whole() {
+        let wrong = serde_json::json!({ "path": vec!["x".repeat(9000)] });
+        let source =
+            serde_json::from_value::<crate::chat::ReadFileInput>(serde_json::json!({ "x".repeat(9000): 1 }))
+                .unwrap_err();
+        let error = Error::Arguments { tool: "readFile", source };
+        let text = shortened(&error.to_string());
+        assert!(text.starts_with("invalid arguments for `readFile`: unknown field `xxx"), "{text}");
+        assert!(text.ends_with(" bytes)") && text.chars().count() < MAX_ERROR_CHARS + 30, "{text}");
+        assert_eq!(shortened(&wrong["path"][0].as_str().unwrap()[..5]), "xxxxx");
+    }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::error::shortened;
 use crate::{Error, Pending};
 
 /// Result of a call.
@@ -67,6 +68,7 @@ impl Reply {
 
 impl From<Error> for Reply {
     fn from(error: Error) -> Self {
-        Self { blocks: vec![Block::Text(error.to_string())], structured: None, is_error: true, pending: None }
+        let text = shortened(&error.to_string());
+        Self { blocks: vec![Block::Text(text)], structured: None, is_error: true, pending: None }
     }
 }

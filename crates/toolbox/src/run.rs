@@ -53,7 +53,9 @@ impl Toolbox {
                 biased;
                 // Dropping the records ends the command.
                 () = call.cancel.cancelled() => return Ok(cancelled(began)),
-                record = records.next() => record.unwrap_or(Err(ClientError::Cut))?,
+                record = records.next() => record.unwrap_or(Err(ClientError::Cut)).map_err(|error| {
+                    Error::from(error).after_start()
+                })?,
                 () = sleep_until(next_report.unwrap_or(began)), if next_report.is_some() => continue,
             };
             let mut pass = |stream: Stream, piece: &Output| {

@@ -49,7 +49,7 @@ impl Toolbox {
         let request =
             OpenTerminal { cmd, args, cwd: input.cwd, env: None, cols: input.cols, rows: input.rows };
         let terminal = self.client.open_terminal(sandbox, &request).await?.terminal_id;
-        self.settled(sandbox, &terminal, 0, wait, call).await
+        self.settled(sandbox, &terminal, 0, wait, call).await.map_err(Error::after_start)
     }
 
     pub(crate) async fn terminal_send(

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::{Approval, Resumed};
 use crate::asked::AskedHosts;
 use crate::cursors::Cursors;
+use crate::error::shortened;
 use crate::images::Images;
 use crate::sandboxes::{Sandboxes, is_gone};
 use crate::{Definition, Error, HostRoot, Namespace, Profile, Reply, Tool, input, output};
@@ -62,7 +63,7 @@ pub trait Progress: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tool `{name}`")]
 pub struct UnknownTool {
-    /// Name as called.
+    /// Name as called. A long one is shortened.
     pub name: String,
 }
 
@@ -124,7 +125,7 @@ impl Toolbox {
             Profile::SqlFs => self.sql_fs(name, arguments, call).await,
             Profile::Chat => self.chat(name, arguments, call).await,
         };
-        let result = result.ok_or_else(|| UnknownTool { name: name.to_owned() })?;
+        let result = result.ok_or_else(|| UnknownTool { name: shortened(name) })?;
         Ok(result.unwrap_or_else(Reply::from))
     }
 
@@ -172,7 +173,8 @@ impl Toolbox {
             (None, None) => return Err(self.profile.no_sandbox()),
         };
         match act(sandbox.clone()).await {
-            // Nothing was executed, because the sandbox was deleted after its last use.
+            // Nothing was started, because the sandbox was deleted after its last use. Calls that had started something
+            // return another error: `Error::after_start`.
             Err(Error::Client { source }) if is_gone(&source) => {
                 sandboxes.forget(&sandbox);
                 match (handle, call.session) {

@@ -81,13 +81,22 @@ impl Toolbox {
                 return Ok(Opened::Image { format, begin: piece.into(), rest: content });
             }
             reader.add(&piece);
-            if reader.position > MAX_SCAN_BYTES && reader.is_satisfied() {
+            if reader.position > MAX_SCAN_BYTES {
+                if !reader.is_satisfied() {
+                    return Err(too_far());
+                }
                 reader.is_counted = false;
                 break;
             }
         }
         Ok(reader.finish(file_bytes).map_or(Opened::Binary { bytes: file_bytes }, Opened::Text))
     }
+}
+
+/// A file may be much longer than its disk usage.
+fn too_far() -> Error {
+    let problem = format!("is more than {MAX_SCAN_BYTES} bytes into the file: use a command (`sed -n`)");
+    Error::Argument { field: "offset", problem }
 }
 
 /// Collects a part of a file from its pieces.

@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::schema::{self, MAX_SCRIPTS};
 use crate::Error;
 use crate::bash::{MAX_STDERR_CHARS, MAX_STDOUT_CHARS};
+use crate::error::shortened;
 use crate::run::{End, Stream};
 use crate::sandboxes::is_gone;
 use crate::toolbox::{Call, Toolbox};
@@ -201,7 +202,7 @@ impl Member {
     }
 
     fn failed(id: &str, error: &Error) -> Self {
-        Self { exit_code: 1, ..Self::without_run(id, error.to_string()) }
+        Self { exit_code: 1, ..Self::without_run(id, shortened(&error.to_string())) }
     }
 
     fn without_run(id: &str, error: String) -> Self {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
+use crate::error::shortened;
 
 /// A failure.
 #[derive(Debug, Default, Serialize)]
@@ -43,7 +44,7 @@ impl Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        let message = error.to_string();
+        let message = shortened(&error.to_string());
         match &error {
             Error::UnknownSandbox { .. } => Self { error: "sandbox not found".into(), ..Self::default() },
             Error::NoFile { .. } => Self::new("ENOENT", "file not found"),

@@ -15,6 +15,12 @@ use crate::toolbox::{Call, Toolbox};
 /// Maximum size of a file that is read, in bytes.
 const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Maximum size of a file that can be edited, in bytes.
+const MAX_EDIT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Bytes that are searched at once.
+const SEARCHED_BYTES: usize = 1024 * 1024;
+
 /// Result of `file_read`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,7 +50,9 @@ pub(super) struct Edited {
     ok: bool,
     path: String,
     replacements: u64,
-    size: u64,
+    /// Absent if the sandbox went away after the edit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
 }
 
 impl Toolbox {
@@ -117,7 +125,8 @@ impl Toolbox {
             };
             let request = EditFile { path: path.clone(), edits: vec![edit], all_on_original: None };
             self.client.edit_file(&sandbox, &request).await.map_err(Error::about(path))?;
-            let size = self.client.stat_file(&sandbox, path).await?.size;
+            // The file was edited, even if its size is not known.
+            let size = self.client.stat_file(&sandbox, path).await.map_or(None, |file| Some(file.size));
             Ok(Edited { ok: true, path: path.clone(), replacements, size })
         };
         self.in_sandbox(Some(&input.id), call, edit).await.map_err(Fault::of_file(path))
@@ -127,10 +136,14 @@ impl Toolbox {
     async fn count(&self, sandbox: &SandboxId, path: &str, text: &str) -> Result<u64, Error> {
         let mut content = self.client.get_file(sandbox, path, None).await.map_err(Error::about(path))?;
         let mut counter = Counter { text: text.as_bytes(), rest: Vec::new(), count: 0 };
+        // The edit of a longer file is rejected.
+        if content.total_bytes().is_none_or(|bytes| bytes > MAX_EDIT_BYTES) {
+            return Ok(0);
+        }
         while let Some(piece) = content.next().await {
             counter.add(&piece?);
         }
-        Ok(counter.count)
+        Ok(counter.finish())
     }
 
     /// The failure of a call for a path, which may be one of a directory.
@@ -170,11 +183,23 @@ struct Counter<'a> {
 }
 
 impl Counter<'_> {
+    /// Searches only when enough bytes have come, so that a long text is not searched in each piece again.
     fn add(&mut self, piece: &[u8]) {
+        self.rest.extend_from_slice(piece);
+        if self.rest.len() >= self.text.len().saturating_mul(2).max(SEARCHED_BYTES) {
+            self.search();
+        }
+    }
+
+    fn finish(mut self) -> u64 {
+        self.search();
+        self.count
+    }
+
+    fn search(&mut self) {
         if self.text.is_empty() {
             return;
         }
-        self.rest.extend_from_slice(piece);
         let mut end = 0;
         for found in memchr::memmem::find_iter(&self.rest, self.text) {
             self.count += 1;
@@ -193,11 +218,14 @@ mod tests {
     fn occurrences_are_counted_across_pieces() {
         for size in 1..9 {
             let mut counter = Counter { text: b"aab", rest: Vec::new(), count: 0 };
-            b"aaabaabxaabaa".chunks(size).for_each(|piece| counter.add(piece));
-            assert_eq!(counter.count, 3, "{size}");
+            for piece in b"aaabaabxaabaa".chunks(size) {
+                counter.add(piece);
+                counter.search();
+            }
+            assert_eq!(counter.finish(), 3, "{size}");
             let mut pairs = Counter { text: b"aa", rest: Vec::new(), count: 0 };
             b"aaaaa".chunks(size).for_each(|piece| pairs.add(piece));
-            assert_eq!(pairs.count, 2, "{size}");
+            assert_eq!(pairs.finish(), 2, "{size}");
         }
     }
 }
