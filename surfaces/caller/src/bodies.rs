@@ -8,11 +8,15 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use memchr::memchr2;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Maximum length of a body in bytes.
 pub const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Maximum number of values of a body in JSON. In memory, a value is much longer than in JSON.
+const MAX_VALUES: usize = 20_000;
 
 /// Memory for all bodies that are not small, in KiB.
 const MEMORY_KIB: usize = 64 * 1024;
@@ -37,6 +41,9 @@ pub enum BodyError {
     /// It is too long.
     #[error("the body is larger than {MAX_BODY_BYTES} bytes")]
     TooLarge,
+    /// It has too many values.
+    #[error("the body has more than {MAX_VALUES} values")]
+    TooManyValues,
     /// The client ended it early.
     #[error("the body could not be read to the end")]
     Incomplete,
@@ -52,7 +59,7 @@ impl BodyError {
     /// Status of the response.
     pub fn status(self) -> StatusCode {
         match self {
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge | Self::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Incomplete => StatusCode::BAD_REQUEST,
             Self::Late => StatusCode::REQUEST_TIMEOUT,
             Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
@@ -67,7 +74,7 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Reads a body to its end. Reserves memory for it when it turns out not to be small, so a body that never arrives
+    /// Reads a body in JSON to its end. Reserves memory for it when it turns out not to be small, so a body that never arrives
     /// reserves nothing.
     pub async fn read<B>(&self, headers: &HeaderMap, body: B) -> Result<(Bytes, BodyShare), BodyError>
     where
@@ -90,6 +97,9 @@ impl Bodies {
             }
             bytes.extend_from_slice(&data);
         }
+        if has_too_many_values(&bytes) {
+            return Err(BodyError::TooManyValues);
+        }
         Ok((bytes.freeze(), share))
     }
 
@@ -110,6 +120,36 @@ fn declared_length(headers: &HeaderMap) -> Result<Option<usize>, BodyError> {
         return Err(BodyError::TooLarge);
     }
     Ok(declared)
+}
+
+/// Whether JSON has too many values. Text that is not JSON has any number of them.
+fn has_too_many_values(json: &[u8]) -> bool {
+    let (mut rest, mut values) = (json, 0);
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b',' | b'[' | b'{')) {
+        let is_string = rest[at] == b'"';
+        rest = &rest[at + 1..];
+        if is_string {
+            rest = after_string(rest);
+        } else {
+            values += 1;
+            if values > MAX_VALUES {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// What follows a string.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr2(b'"', b'\\', rest) {
+        let is_end = rest[at] == b'"';
+        rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
+        if is_end {
+            return rest;
+        }
+    }
+    &[]
 }
 
 fn broken(error: &(dyn std::error::Error + Send + Sync + 'static)) -> BodyError {
@@ -182,6 +222,22 @@ mod tests {
         let late = bodies.read(&declared(LARGE), stalled(SMALL_BYTES + 1)).await;
         assert_eq!(late.unwrap_err(), BodyError::Late);
         assert_eq!(bodies.0.available_permits(), MEMORY_KIB);
+    }
+
+    #[tokio::test]
+    async fn a_body_with_too_many_values_is_rejected() {
+        let read = async |json: String| {
+            Bodies::default().read(&HeaderMap::new(), Full::new(Bytes::from(json))).await.map(|_| ())
+        };
+        for value in ["0,", "[],", "{},", r#"{"a":1},"#] {
+            let many = format!("[{}0]", value.repeat(MAX_VALUES));
+            assert_eq!(read(many).await, Err(BodyError::TooManyValues), "{value}");
+        }
+        let text = serde_json::json!({ "content": r#"{"a": [1, "\"], [,"#.repeat(MAX_VALUES) }).to_string();
+        assert_eq!(read(text).await, Ok(()));
+        for broken in [r#"{"a"#, r#"{"a\"#, r#"""#] {
+            assert_eq!(read(broken.into()).await, Ok(()));
+        }
     }
 
     #[tokio::test]

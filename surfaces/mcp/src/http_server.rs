@@ -67,7 +67,7 @@ async fn read_body(State(bodies): State<Bodies>, request: Request, next: Next) -
 fn refusal(error: BodyError) -> Response {
     let data = match error {
         BodyError::NoMemory => ErrorData::internal_error(error.to_string(), None),
-        BodyError::TooLarge | BodyError::Incomplete | BodyError::Late => {
+        BodyError::TooLarge | BodyError::TooManyValues | BodyError::Incomplete | BodyError::Late => {
             ErrorData::invalid_request(error.to_string(), None)
         }
     };

@@ -29,26 +29,48 @@ impl Binding {
         arguments: &Map<String, Value>,
     ) -> Self {
         let mut digest = Sha256::new();
-        let arguments = sorted(&Value::Object(arguments.clone()));
-        for part in [namespace.as_str(), session.unwrap_or_default(), tool, &arguments.to_string()] {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
+        for part in [namespace.as_str(), session.unwrap_or_default(), tool] {
+            add_text(&mut digest, part);
         }
+        add_object(&mut digest, arguments);
         Self(digest.finalize().into())
     }
 }
 
-/// Sorts the fields of objects, because a client may send them in another order.
-fn sorted(value: &Value) -> Value {
+fn add_text(digest: &mut Sha256, text: &str) {
+    digest.update((text.len() as u64).to_be_bytes());
+    digest.update(text);
+}
+
+/// Adds the fields of an object in the order of their names, because a client may send them in another order.
+fn add_object(digest: &mut Sha256, fields: &Map<String, Value>) {
+    digest.update(b"{");
+    digest.update((fields.len() as u64).to_be_bytes());
+    let mut fields: Vec<_> = fields.iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
+    for (name, value) in fields {
+        add_text(digest, name);
+        add_value(digest, value);
+    }
+}
+
+fn add_value(digest: &mut Sha256, value: &Value) {
     match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> =
-                fields.iter().map(|(name, value)| (name.clone(), sorted(value))).collect();
-            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
-            fields.into_iter().collect()
+        Value::Object(fields) => add_object(digest, fields),
+        Value::Array(items) => {
+            digest.update(b"[");
+            digest.update((items.len() as u64).to_be_bytes());
+            items.iter().for_each(|item| add_value(digest, item));
         }
-        Value::Array(items) => items.iter().map(sorted).collect(),
-        other => other.clone(),
+        Value::String(text) => {
+            digest.update(b"\"");
+            add_text(digest, text);
+        }
+        // Numbers, booleans and null are short, and their texts differ from each other.
+        other => {
+            digest.update(b"=");
+            add_text(digest, &other.to_string());
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::Stream;
 use hmac::{Hmac, KeyInit, Mac};
@@ -23,12 +24,20 @@ use rmcp::transport::streamable_http_server::session::{
     SessionStoreError,
 };
 use sha2::Sha256;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::approval;
 
 /// Maximum number of open sessions. For a further one, the oldest is closed.
-const MAX_SESSIONS: usize = 1000;
+const MAX_SESSIONS: usize = 256;
+
+/// Messages that a session keeps for a client that continues a stream. Each may be as long as a result.
+const KEPT_MESSAGES: usize = 4;
+
+/// Time in which a session that makes room for another one must close. One whose client does not read may never take
+/// the request to close.
+const CLOSE: Duration = Duration::from_secs(1);
 
 /// Maximum number of ids that are remembered for one reason.
 const MAX_REMEMBERED: usize = 10_000;
@@ -131,7 +140,9 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(ids: Ids) -> Self {
-        Self { open: LocalSessionManager::default(), ids, order: Mutex::default() }
+        let mut open = LocalSessionManager::default();
+        open.session_config.channel_capacity = KEPT_MESSAGES;
+        Self { open, ids, order: Mutex::default() }
     }
 
     /// Registers a session that is about to open. If there are too many, closes the oldest.
@@ -143,7 +154,7 @@ impl Sessions {
         };
         if let Some(oldest) = excess {
             // It may have ended by itself.
-            let _ = self.open.close_session(&oldest).await;
+            let _ = timeout(CLOSE, self.open.close_session(&oldest)).await;
         }
     }
 }

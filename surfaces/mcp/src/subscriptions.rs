@@ -13,13 +13,16 @@ use rmcp::model::{PingRequest, ResourceUpdatedNotificationParam, ServerRequest};
 use rmcp::service::{Peer, SubscriptionSink};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolbox::{ResourceWatch, Toolbox};
+use toolbox::{Namespace, ResourceWatch, Toolbox};
 
 /// Maximum number of resources in a session, or in a request to listen.
 pub(crate) const MAX_RESOURCES: usize = 32;
 
 /// Maximum number of watches of all clients. For a further one, the oldest ends.
 const MAX_WATCHES: usize = 256;
+
+/// Maximum number of watches in one namespace, likewise.
+const MAX_WATCHES_OF_NAMESPACE: usize = 64;
 
 /// Time in which several changes are reported as one.
 const GATHER: Duration = Duration::from_millis(500);
@@ -35,22 +38,32 @@ const CHECK: Duration = Duration::from_secs(120);
 /// Time in which the client must answer a check, or take a notification.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// The watches of all clients.
+/// The watches of all clients, oldest first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Watches(Arc<Mutex<VecDeque<CancellationToken>>>);
+pub(crate) struct Watches(Arc<Mutex<VecDeque<Watch>>>);
+
+#[derive(Debug)]
+struct Watch {
+    namespace: String,
+    token: CancellationToken,
+}
 
 impl Watches {
     /// Registers a watch. It ends when the token is cancelled, and must cancel the token when it ends.
-    fn register(&self) -> CancellationToken {
+    fn register(&self, namespace: &Namespace) -> CancellationToken {
         let token = CancellationToken::new();
         let mut open = lock(&self.0);
-        open.retain(|watch| !watch.is_cancelled());
-        if open.len() >= MAX_WATCHES
-            && let Some(oldest) = open.pop_front()
-        {
-            oldest.cancel();
+        open.retain(|watch| !watch.token.is_cancelled());
+        let is_own = |watch: &Watch| watch.namespace == namespace.as_str();
+        let oldest = if open.iter().filter(|watch| is_own(watch)).count() >= MAX_WATCHES_OF_NAMESPACE {
+            open.iter().position(is_own)
+        } else {
+            (open.len() >= MAX_WATCHES).then_some(0)
+        };
+        if let Some(oldest) = oldest.and_then(|at| open.remove(at)) {
+            oldest.token.cancel();
         }
-        open.push_back(token.clone());
+        open.push_back(Watch { namespace: namespace.as_str().to_owned(), token: token.clone() });
         token
     }
 }
@@ -119,7 +132,7 @@ impl Subscriptions {
         listener: Listener,
     ) -> Result<(), TooMany> {
         self.check(&followed.uri)?;
-        let token = watches.register();
+        let token = watches.register(followed.toolbox.namespace());
         let guard = token.clone().drop_guard();
         lock(&self.0).insert(followed.uri.clone(), (token.clone(), guard));
         tokio::spawn(follow(followed, listener, token));
@@ -142,7 +155,8 @@ pub(crate) struct Followed {
 pub(crate) async fn listen(watches: &Watches, resources: Vec<Followed>, sink: &SubscriptionSink) {
     let followed = resources.into_iter().map(|resource| {
         let listener = Listener::Request(sink.clone());
-        follow(resource, listener, watches.register())
+        let token = watches.register(resource.toolbox.namespace());
+        follow(resource, listener, token)
     });
     futures::future::join_all(followed).await;
 }
@@ -203,13 +217,27 @@ mod tests {
     #[test]
     fn the_oldest_watch_ends_for_a_new_one() {
         let watches = Watches::default();
-        let tokens: Vec<_> = (0..MAX_WATCHES).map(|_| watches.register()).collect();
+        let namespace = |number: usize| Namespace::new(&format!("t{number}")).unwrap();
+        let tokens: Vec<_> =
+            (0..MAX_WATCHES).map(|number| watches.register(&namespace(number / 32))).collect();
         // One that has ended makes room.
         tokens[7].cancel();
-        let another = watches.register();
+        let another = watches.register(&namespace(99));
         assert!(!tokens[0].is_cancelled());
-        watches.register();
+        watches.register(&namespace(99));
         assert!(tokens[0].is_cancelled() && !tokens[1].is_cancelled() && !another.is_cancelled());
         assert_eq!(lock(&watches.0).len(), MAX_WATCHES);
+    }
+
+    #[test]
+    fn a_client_with_many_watches_ends_its_own() {
+        let watches = Watches::default();
+        let (ann, bob) = (Namespace::new("ann").unwrap(), Namespace::new("bob").unwrap());
+        let other = watches.register(&bob);
+        let own: Vec<_> = (0..2 * MAX_WATCHES_OF_NAMESPACE).map(|_| watches.register(&ann)).collect();
+        assert!(!other.is_cancelled());
+        let open = own.iter().filter(|token| !token.is_cancelled()).count();
+        assert_eq!(open, MAX_WATCHES_OF_NAMESPACE);
+        assert!(own[0].is_cancelled() && !own[MAX_WATCHES_OF_NAMESPACE].is_cancelled());
     }
 }
