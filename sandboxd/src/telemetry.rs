@@ -18,9 +18,13 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// Directives in front of the operator's, which may name the same targets. The MCP library logs requests, notifications
+/// and session ids at every level: they contain private text of any length, and a session id gives access to a session.
+const QUIET: &str = "rmcp=off";
+
 /// Writes log lines to standard error. A second call has no effect.
 pub fn init(filter: &str, json: bool) {
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = with_quiet(filter);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Fails only if a test or an embedding program has set its own subscriber.
     let _ = if json {
@@ -29,6 +33,11 @@ pub fn init(filter: &str, json: bool) {
     } else {
         builder.fmt_fields(EscapedFields).with_ansi(std::io::stderr().is_terminal()).finish().try_init()
     };
+}
+
+fn with_quiet(filter: &str) -> EnvFilter {
+    EnvFilter::try_new(format!("{QUIET},{filter}"))
+        .unwrap_or_else(|_| EnvFilter::new(format!("{QUIET},info")))
 }
 
 /// Adds an error's causes to a JSON line, because the JSON formatter writes only the error's message. Also escapes characters
@@ -78,5 +87,31 @@ impl Visit for Causes {
                 above = message;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::subscriber::with_default;
+    use tracing::{Level, enabled};
+
+    use super::*;
+
+    #[test]
+    fn the_mcp_library_logs_only_if_the_operator_names_it() {
+        let is_logged = |filter: &str| {
+            let subscriber = tracing_subscriber::fmt().with_env_filter(with_quiet(filter)).finish();
+            with_default(subscriber, || {
+                (
+                    enabled!(target: "rmcp::service", Level::ERROR),
+                    enabled!(target: "rmcp::service", Level::INFO),
+                    enabled!(target: "sandboxd", Level::INFO),
+                )
+            })
+        };
+        assert_eq!(is_logged("info"), (false, false, true));
+        assert_eq!(is_logged("trace"), (false, false, true));
+        assert_eq!(is_logged("not a filter ="), (false, false, true));
+        assert_eq!(is_logged("info,rmcp=info"), (true, true, true));
     }
 }
