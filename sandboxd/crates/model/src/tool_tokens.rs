@@ -57,9 +57,8 @@ fn parse_line(line: &str) -> Result<(String, [u8; 32]), String> {
         let limit = limits::MAX_TOOL_TOKEN_NAME_BYTES;
         return Err(format!("must begin with a name of at most {limit} letters, digits, `-`, `_` and `.`"));
     }
-    // The admin token's sandboxes are in the namespace of this name.
-    if name == ADMIN {
-        return Err(format!("must not use the name `{ADMIN}`"));
+    if RESERVED.contains(&name) {
+        return Err(format!("must not use the name `{name}`, which has a namespace of its own"));
     }
     let digest = digest.trim();
     let byte = |at: usize| u8::from_str_radix(digest.get(at..at + 2)?, 16).ok();
@@ -68,8 +67,11 @@ fn parse_line(line: &str) -> Result<(String, [u8; 32]), String> {
     Ok((name.to_owned(), bytes.ok_or("must end with 64 hexadecimal digits: `printf %s TOKEN | sha256sum`")?))
 }
 
-/// Name of the admin token where tokens are named.
+/// Name of the admin token where tokens are named. Its sandboxes are in the namespace of this name.
 pub const ADMIN: &str = "admin";
+
+/// Namespaces that no token may use: the admin token's, and that of the processes of `sandboxd mcp`.
+const RESERVED: [&str; 2] = [ADMIN, "stdio"];
 
 impl fmt::Debug for ToolTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,6 +104,7 @@ mod tests {
         assert!(problem("\nann secret").starts_with("line 2 must end with 64"));
         assert!(problem(&format!("a:b {SECRET}")).contains("must begin with a name"));
         assert!(problem(&format!("admin {SECRET}")).contains("`admin`"));
+        assert!(problem(&format!("stdio {SECRET}")).contains("`stdio`"));
         assert!(problem(&format!("a {SECRET}\nb {SECRET}")).starts_with("line 2 repeats"));
         assert!(problem(&format!("a {}é", &SECRET[..62])).contains("64"));
     }
