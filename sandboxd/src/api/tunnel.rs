@@ -9,7 +9,6 @@ use axum::response::Response;
 use hop_by_hop::is_upgrade;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional_with_sizes;
 use tracing::debug;
 
 use super::ApiState;
@@ -18,13 +17,10 @@ use super::openapi::InPort;
 use super::openapi::answers::*;
 use super::params::{self, Path};
 use super::server::Held;
-use crate::service::{PreviewUse, Tunnel};
+use crate::service::{self, PreviewUse, Tunnel};
 
 /// Protocol of the connection after the response.
 const TCP: HeaderValue = HeaderValue::from_static("tcp");
-
-/// Bytes in each direction between a read and a write.
-const COPY_BYTES: usize = 64 * 1024;
 
 /// Connect to a port.
 ///
@@ -60,10 +56,10 @@ fn is_tunnel(headers: &HeaderMap) -> bool {
 }
 
 /// Carries bytes until either end closes the connection or the daemon stops.
-async fn carry(client: OnUpgrade, mut tunnel: Tunnel, used: PreviewUse, held: Held) {
+async fn carry(client: OnUpgrade, tunnel: Tunnel, used: PreviewUse, held: Held) {
     let carried = async {
-        let mut client = TokioIo::new(client.await.map_err(std::io::Error::other)?);
-        copy_bidirectional_with_sizes(&mut client, &mut tunnel, COPY_BYTES, COPY_BYTES).await
+        let client = TokioIo::new(client.await.map_err(std::io::Error::other)?);
+        service::carry(client, tunnel).await
     };
     tokio::select! {
         carried = carried => {

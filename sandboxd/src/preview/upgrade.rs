@@ -7,15 +7,12 @@ use std::task::{Context, Poll};
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::service::{Link, PreviewActivity};
-
-/// Bytes in each direction between a read and a write.
-const COPY_BYTES: usize = 64 * 1024;
+use crate::service::{self, Link, PreviewActivity};
 
 /// Resources of a connection. An upgraded connection keeps them, so that it counts against the limit of visitors until it
 /// closes.
@@ -35,9 +32,8 @@ pub(super) async fn carry(
 ) {
     let carried = async {
         let (visitor, server) = tokio::try_join!(visitor, server).map_err(io::Error::other)?;
-        let mut visitor = Tracked { stream: TokioIo::new(visitor), activity };
-        let mut server = TokioIo::new(server);
-        copy_bidirectional_with_sizes(&mut visitor, &mut server, COPY_BYTES, COPY_BYTES).await
+        let visitor = Tracked { stream: TokioIo::new(visitor), activity };
+        service::carry(visitor, TokioIo::new(server)).await
     };
     tokio::select! {
         carried = carried => {

@@ -43,7 +43,9 @@ pub use self::files::{FileStream, Files, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
-pub use self::previews::{Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel};
+pub use self::previews::{
+    Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
+};
 pub use self::setup::Setup;
 pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
 

@@ -3,6 +3,7 @@
 //! A sandbox exposes only the ports of its spec ([`Previews::check_offered`]). Listing ports neither wakes a sandbox nor
 //! counts as use.
 
+mod carry;
 mod link;
 mod link_lifecycle;
 mod listener_lifecycle;
@@ -19,6 +20,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use sandbox_api::SandboxId;
 
+pub use self::carry::carry;
 use self::link::LinkIndex;
 pub use self::link::{Link, LinkRequest};
 pub use self::listeners::LinkListener;

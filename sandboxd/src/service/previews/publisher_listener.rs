@@ -9,11 +9,11 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
+use super::carry::carry;
 use super::publication::Key;
 use super::published_connections::{Connections, Tracked};
 use super::{Error, Previews};
@@ -68,12 +68,12 @@ impl Previews {
     }
 
     /// Carries a connection to the port until either end closes it.
-    async fn carry(self: &Arc<Self>, (id, port): &Key, mut client: Tracked<UnixStream>) -> Result<(), Error> {
+    async fn carry(self: &Arc<Self>, (id, port): &Key, client: Tracked<UnixStream>) -> Result<(), Error> {
         self.check_offered(id, *port)?;
         // An open connection counts as use, because nothing else shows whether a client is present.
         let (_, _, _mark) = self.lifecycle.in_use(id).await?.unlock();
-        let mut tunnel = self.connect_port(id, *port).await?;
-        if let Err(error) = copy_bidirectional(&mut client, &mut tunnel).await {
+        let tunnel = self.connect_port(id, *port).await?;
+        if let Err(error) = carry(client, tunnel).await {
             debug!(sandbox = %id, port, %error, "a connection to a published port failed");
         }
         Ok(())

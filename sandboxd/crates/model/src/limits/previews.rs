@@ -39,6 +39,9 @@ pub const MAX_IDLE_TUNNELS: usize = 32;
 /// Time for which an idle connection to a port of a sandbox is kept.
 pub const IDLE_TUNNEL: Duration = Duration::from_secs(30);
 
+/// How long a connection to a port of a sandbox may be silent after one of its ends has closed its direction.
+pub const HALF_CLOSED_SILENCE: Duration = Duration::from_secs(120);
+
 /// Maximum number of connections to a published port.
 pub const MAX_PUBLISHED_CONNECTIONS: usize = 128;
 
