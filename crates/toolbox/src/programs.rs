@@ -49,12 +49,12 @@ struct State {
 impl Programs {
     /// Asks a sandbox, unless the programs are known.
     pub(crate) async fn learn(&self, client: &Client, sandbox: &SandboxId) {
-        if !self.begin() {
-            return;
-        }
+        let Some(asking) = self.begin() else { return };
         let request = RunCommand {
             command: StartCommand {
-                script: Some(script()),
+                cmd: Some("bash".to_owned()),
+                // `-p` ignores the functions and the `BASH_ENV` of the sandbox's environment.
+                args: Some(vec!["-p".to_owned(), "-c".to_owned(), script()]),
                 timeout_ms: Some(COMMAND_MS),
                 ..StartCommand::default()
             },
@@ -65,20 +65,19 @@ impl Programs {
             }),
         };
         match timeout(REQUEST, client.run_to_end(sandbox, &request)).await {
-            Ok(Ok(ran)) if ran.exit_code == 0 => self.state().names = names_in(&ran.stdout),
-            // The next sandbox is asked.
-            _ => self.state().asked = None,
+            Ok(Ok(ran)) if ran.exit_code == 0 => asking.finish(names_in(&ran.stdout)),
+            _ => drop(asking),
         }
     }
 
-    /// Whether a sandbox is to be asked. Only one is at a time.
-    fn begin(&self) -> bool {
+    /// Begins to ask a sandbox, if one is to be asked. Only one is at a time.
+    fn begin(&self) -> Option<Asking<'_>> {
         let mut state = self.state();
         let is_due = state.asked.is_none_or(|asked| asked.elapsed() >= VALID);
-        if is_due {
+        is_due.then(|| {
             state.asked = Some(Instant::now());
-        }
-        is_due
+            Asking(self)
+        })
     }
 
     /// A sentence for a description. Empty if the programs are not known.
@@ -89,6 +88,22 @@ impl Programs {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sandbox is asked. If that is dropped without a result, the next sandbox is asked.
+struct Asking<'a>(&'a Programs);
+
+impl Asking<'_> {
+    fn finish(self, names: Vec<String>) {
+        self.0.state().names = names;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.state().asked = None;
     }
 }
 
@@ -145,7 +160,11 @@ mod tests {
     fn one_sandbox_is_asked() {
         let programs = Programs::default();
         assert_eq!(programs.sentence(), "");
-        assert!(programs.begin() && !programs.begin());
+        drop(programs.begin());
+        let asking = programs.begin().expect("the first one has found nothing");
+        assert!(programs.begin().is_none());
+        asking.finish(Vec::new());
+        assert!(programs.begin().is_none());
         programs.state().names = names_in("git\njq\n");
         assert_eq!(programs.sentence(), " Available programs: git, jq, and more.");
     }

@@ -24,6 +24,9 @@ const MAX_LISTED: u32 = 200;
 /// Maximum size of a resource that can be read, in bytes. In base64 it is below the 700 KiB of a result.
 const MAX_RESOURCE_BYTES: usize = 512 * 1024;
 
+/// Maximum length of a text in JSON, in bytes. A longer one, with many characters that JSON escapes, is returned in base64.
+const MAX_JSON_BYTES: usize = 690 * 1024;
+
 /// Bytes of a path that are percent-encoded (RFC 3986 section 3.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
@@ -96,13 +99,17 @@ impl Toolbox {
         }
         let mime_type = images::format_of(&bytes).map(|format| format.to_mime_type());
         Ok(Some(match String::from_utf8(bytes) {
-            Ok(text) if mime_type.is_none() && !text.contains('\0') => ResourceContent::Text(text),
+            Ok(text) if mime_type.is_none() && is_shown_as_text(&text) => ResourceContent::Text(text),
             Ok(text) => ResourceContent::Base64 { data: BASE64_STANDARD.encode(text), mime_type },
             Err(error) => {
                 ResourceContent::Base64 { data: BASE64_STANDARD.encode(error.as_bytes()), mime_type }
             }
         }))
     }
+}
+
+fn is_shown_as_text(text: &str) -> bool {
+    !text.contains('\0') && serde_json::to_string(text).is_ok_and(|json| json.len() <= MAX_JSON_BYTES)
 }
 
 fn uri_of(sandbox: &SandboxId, path: &str) -> String {
@@ -128,6 +135,14 @@ mod tests {
             assert_eq!((handle.as_str(), back.as_str()), (sandbox.as_str(), path));
         }
         assert_eq!(uri_of(&sandbox, "a b"), "sandbox://sbx_0123456789abcdef/a%20b");
+    }
+
+    #[test]
+    fn a_text_that_is_long_in_json_is_returned_in_base64() {
+        assert!(is_shown_as_text(&"é\n".repeat(MAX_RESOURCE_BYTES / 3)));
+        for text in ["\u{1}".repeat(MAX_RESOURCE_BYTES), "\"".repeat(MAX_RESOURCE_BYTES), "\0".into()] {
+            assert!(!is_shown_as_text(&text));
+        }
     }
 
     #[test]

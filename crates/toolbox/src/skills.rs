@@ -7,14 +7,15 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use output_text::cleaned;
 use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, OutputOptions, RunCommand, StartCommand};
 
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
 
-/// Prints a line for each skill: its path, and the beginning of the file in base64. `$1` is the
-/// maximum number of skills, and `$2` the maximum number of bytes of each. The workspace comes first, so its skills replace those of the image.
+/// Prints a line for each skill: its path, and the beginning of the file in base64. `$1` is the maximum number of skills, and
+/// `$2` the maximum number of bytes of each. The workspace comes first, so its skills replace those of the image.
 const FIND: &str = r#"
 shopt -s nullglob
 for file in {,.agents/,.claude/}skills/*/SKILL.md /usr/share/skills/*/SKILL.md /usr/local/share/skills/*/SKILL.md; do
@@ -29,7 +30,7 @@ exit 0"#;
 const READ: &str = r#"head -c "$2" -- "$1" | base64 -w 0"#;
 
 /// Maximum number of skills, and of bytes that are read of each for the list.
-const MAX_SKILLS: usize = 100;
+const MAX_SKILLS: usize = 64;
 const MAX_HEAD_BYTES: usize = 4096;
 
 /// Maximum size of a skill in bytes.
@@ -38,7 +39,8 @@ const MAX_SKILL_BYTES: usize = 64 * 1024;
 /// Time limit of a search.
 const SEARCH_MS: u64 = 10_000;
 
-/// Maximum length of a description in characters.
+/// Maximum length of a name and of a description, in characters. With them, a list is below the 700 KiB of a result.
+const MAX_NAME_CHARS: usize = 100;
 const MAX_DESCRIPTION_CHARS: usize = 1000;
 
 /// A file that was found.
@@ -111,8 +113,10 @@ fn found_of(line: &str) -> Option<Found> {
     Some(Found { path: path.to_owned(), text: decoded(base64)? })
 }
 
+/// Decodes a text, without escape sequences and control characters.
 fn decoded(base64: &str) -> Option<String> {
-    Some(String::from_utf8_lossy(&BASE64_STANDARD.decode(base64).ok()?).into_owned())
+    let bytes = BASE64_STANDARD.decode(base64).ok()?;
+    Some(cleaned(&String::from_utf8_lossy(&bytes).replace("\r\n", "\n")).into_owned())
 }
 
 fn folder(path: &str) -> &str {
@@ -124,8 +128,9 @@ fn skill(found: &Found) -> output::Skill {
     let field = |name| field(&found.text, name).filter(|value| !value.is_empty());
     let folder = folder(&found.path);
     let description = field("description").unwrap_or_default();
+    let name = field("name").unwrap_or_else(|| folder.rsplit('/').next().unwrap_or_default().to_owned());
     output::Skill {
-        name: field("name").unwrap_or_else(|| folder.rsplit('/').next().unwrap_or_default().to_owned()),
+        name: name.chars().take(MAX_NAME_CHARS).collect(),
         description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
         folder: folder.to_owned(),
     }
@@ -171,6 +176,13 @@ mod tests {
                 ("charts".into(), String::new())
             );
         }
+    }
+
+    #[test]
+    fn control_characters_and_long_names_are_not_passed_on() {
+        assert_eq!(decoded("YRtbMzFtYgEKDQo=").unwrap(), "ab\n\n");
+        let text = format!("---\nname: {}\n---\n", "n".repeat(4000));
+        assert_eq!(described("skills/x/SKILL.md", &text).0.len(), MAX_NAME_CHARS);
     }
 
     #[test]
