@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use crate::approval;
 
-/// Maximum number of open sessions. For a further one, the oldest is closed.
+/// Maximum number of open sessions. For a further one, the one that was used longest ago is closed.
 const MAX_SESSIONS: usize = 256;
 
 /// Messages that a session keeps for a client that continues a stream. Each may be as long as a result.
@@ -134,7 +134,7 @@ fn handshake(asks: bool) -> InitializeRequestParams {
 pub(crate) struct Sessions {
     open: LocalSessionManager,
     ids: Ids,
-    /// Ids in the order of their opening. Some may be closed already.
+    /// Ids in the order of their last message. Some may be closed already.
     order: Mutex<VecDeque<SessionId>>,
 }
 
@@ -155,6 +155,18 @@ impl Sessions {
         if let Some(oldest) = excess {
             // It may have ended by itself.
             let _ = timeout(CLOSE, self.open.close_session(&oldest)).await;
+        }
+    }
+}
+
+impl Sessions {
+    /// Notes that a session is in use.
+    fn touch(&self, id: &SessionId) {
+        let mut order = lock(&self.order);
+        if let Some(at) = order.iter().position(|open| open == id)
+            && let Some(id) = order.remove(at)
+        {
+            order.push_back(id);
         }
     }
 }
@@ -193,10 +205,12 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.touch(id);
         self.open.create_stream(id, message).await
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        self.touch(id);
         self.open.accept_message(id, message).await
     }
 
@@ -243,16 +257,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_session_is_closed_for_a_new_one() {
+    async fn the_session_that_was_used_longest_ago_is_closed_for_a_new_one() {
         let sessions = Sessions::new(Ids::new([1; 32]));
         let (first, _transport) = sessions.create_session().await.unwrap();
+        let (second, _transport) = sessions.create_session().await.unwrap();
         let mut transports = Vec::new();
-        for _ in 1..MAX_SESSIONS {
+        for _ in 2..MAX_SESSIONS {
             transports.push(sessions.create_session().await.unwrap());
         }
-        assert!(sessions.has_session(&first).await.unwrap());
+        sessions.touch(&first);
         transports.push(sessions.create_session().await.unwrap());
-        assert!(!sessions.has_session(&first).await.unwrap());
+        assert!(sessions.has_session(&first).await.unwrap());
+        assert!(!sessions.has_session(&second).await.unwrap());
         assert_eq!(sessions.open.sessions.read().await.len(), MAX_SESSIONS);
     }
 

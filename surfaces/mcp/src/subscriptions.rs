@@ -21,8 +21,8 @@ pub(crate) const MAX_RESOURCES: usize = 32;
 /// Maximum number of watches of all clients. For a further one, the oldest ends.
 const MAX_WATCHES: usize = 256;
 
-/// Maximum number of watches in one namespace, likewise.
-const MAX_WATCHES_OF_NAMESPACE: usize = 64;
+/// Maximum number of watches of one token, with all users behind it, likewise.
+const MAX_WATCHES_OF_CLIENT: usize = 64;
 
 /// Time in which several changes are reported as one.
 const GATHER: Duration = Duration::from_millis(500);
@@ -44,7 +44,8 @@ pub(crate) struct Watches(Arc<Mutex<VecDeque<Watch>>>);
 
 #[derive(Debug)]
 struct Watch {
-    namespace: String,
+    /// See [`Namespace::client`].
+    client: String,
     token: CancellationToken,
 }
 
@@ -54,8 +55,8 @@ impl Watches {
         let token = CancellationToken::new();
         let mut open = lock(&self.0);
         open.retain(|watch| !watch.token.is_cancelled());
-        let is_own = |watch: &Watch| watch.namespace == namespace.as_str();
-        let oldest = if open.iter().filter(|watch| is_own(watch)).count() >= MAX_WATCHES_OF_NAMESPACE {
+        let is_own = |watch: &Watch| watch.client == namespace.client();
+        let oldest = if open.iter().filter(|watch| is_own(watch)).count() >= MAX_WATCHES_OF_CLIENT {
             open.iter().position(is_own)
         } else {
             (open.len() >= MAX_WATCHES).then_some(0)
@@ -63,7 +64,7 @@ impl Watches {
         if let Some(oldest) = oldest.and_then(|at| open.remove(at)) {
             oldest.token.cancel();
         }
-        open.push_back(Watch { namespace: namespace.as_str().to_owned(), token: token.clone() });
+        open.push_back(Watch { client: namespace.client().to_owned(), token: token.clone() });
         token
     }
 }
@@ -232,12 +233,14 @@ mod tests {
     #[test]
     fn a_client_with_many_watches_ends_its_own() {
         let watches = Watches::default();
-        let (ann, bob) = (Namespace::new("ann").unwrap(), Namespace::new("bob").unwrap());
-        let other = watches.register(&bob);
-        let own: Vec<_> = (0..2 * MAX_WATCHES_OF_NAMESPACE).map(|_| watches.register(&ann)).collect();
+        let other = watches.register(&Namespace::new("bob").unwrap());
+        // The client chooses the ids of its users.
+        let user = |number: usize| Namespace::for_user("ann", &format!("user {number}")).unwrap();
+        let own: Vec<_> =
+            (0..2 * MAX_WATCHES_OF_CLIENT).map(|number| watches.register(&user(number))).collect();
         assert!(!other.is_cancelled());
         let open = own.iter().filter(|token| !token.is_cancelled()).count();
-        assert_eq!(open, MAX_WATCHES_OF_NAMESPACE);
-        assert!(own[0].is_cancelled() && !own[MAX_WATCHES_OF_NAMESPACE].is_cancelled());
+        assert_eq!(open, MAX_WATCHES_OF_CLIENT);
+        assert!(own[0].is_cancelled() && !own[MAX_WATCHES_OF_CLIENT].is_cancelled());
     }
 }
