@@ -23,6 +23,7 @@ use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 use crate::output_files::OutputFile;
 use crate::primary_reader::PrimaryReader;
+use crate::resource_limits::ResourceLimits;
 use crate::secrets::Secrets;
 use crate::stdin::Stdin;
 use crate::termination;
@@ -83,6 +84,8 @@ pub(crate) struct Spec {
     pub(crate) debug: bool,
     /// Values that must not be in the output.
     pub(crate) secrets: Option<Arc<Secrets>>,
+    /// What the command may use.
+    pub(crate) resource_limits: ResourceLimits,
 }
 
 /// What a command consists of beside its parameters.
@@ -237,6 +240,12 @@ impl Command {
         let before = state.log.cost();
         state.log.release_anchor();
         self.budget.adjust(before, state.log.cost());
+    }
+
+    /// Number of bytes written to both outputs so far.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        let state = self.lock();
+        state.log.stdout_bytes().saturating_add(state.log.stderr_bytes())
     }
 
     /// Returns the sequence number of the next record to be written.
@@ -416,6 +425,7 @@ pub(crate) mod tests {
             output_file_after: None,
             debug: false,
             secrets: None,
+            resource_limits: ResourceLimits::default(),
         }
     }
 

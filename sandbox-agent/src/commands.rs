@@ -176,6 +176,11 @@ impl Commands {
         if request.debug && !matches!(request.program, Some(Program::Script(_))) {
             return Err(invalid("debug", "needs a script".into()));
         }
+        let resource_limits = request.resource_limits.unwrap_or_default();
+        let is_counted = resource_limits.loop_iterations > 0;
+        if is_counted && (request.debug || !matches!(request.program, Some(Program::Script(_)))) {
+            return Err(invalid("loop_iterations", "needs a script without debug".into()));
+        }
         let argv = argv_of(request.program)?;
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > MAX_STDIN_BYTES) {
             return Err(too_long("stdin", MAX_STDIN_BYTES));
@@ -191,6 +196,7 @@ impl Commands {
             output_file_after: request.output_file_after,
             debug: request.debug,
             secrets: Secrets::new(request.secrets),
+            resource_limits,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
         let mut reserved = None;
@@ -230,6 +236,7 @@ impl Commands {
             env,
             with_stdin: input.given.is_some() || input.stays_open,
             with_trace: spec.debug,
+            max_loop_iterations: spec.resource_limits.loop_iterations,
             read_only: read_only.then_some(&self.workspace),
         })
         .map_err(start_error)?;

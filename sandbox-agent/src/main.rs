@@ -38,6 +38,7 @@ mod proc_protection;
 mod read_only;
 mod reaper;
 mod registry;
+mod resource_limits;
 mod rpc;
 mod secrets;
 mod signals;

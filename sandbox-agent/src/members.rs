@@ -7,11 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
 use rustix::process::Pid;
 
 use crate::limits::{CROWD_PROCESSES, MAX_EXAMINED_THREADS};
 use crate::mark::Mark;
+use crate::resource_limits::Usage;
 use crate::spawn::COMMAND_ID_VARIABLE;
 
 /// A process as shown in /proc/<pid>/stat (proc_pid_stat(5)).
@@ -23,6 +26,8 @@ struct Process {
     session: i32,
     /// Number of its threads that have not ended.
     threads: u32,
+    /// Processor time of the process and of the children that it has waited for, in clock ticks.
+    cpu_ticks: u64,
 }
 
 /// Identifies the processes of a command.
@@ -62,6 +67,16 @@ pub(crate) fn of(owner: Owner<'_>) -> Vec<Member> {
         Some(Member { pid: Pid::from_raw(process.pid)?, in_group: main == Some(process.group) })
     };
     processes.iter().filter(|p| members.contains(&p.pid)).filter_map(member).collect()
+}
+
+/// Returns what the living processes of `owner` use.
+pub(crate) fn usage(owner: Owner<'_>) -> Usage {
+    let processes = list();
+    let members = with_descendants(&processes, roots(&processes, &[owner]));
+    let members: Vec<&Process> = processes.iter().filter(|process| members.contains(&process.pid)).collect();
+    let ticks = members.iter().fold(0, |sum: u64, process| sum.saturating_add(process.cpu_ticks));
+    let cpu = Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1));
+    Usage { processes: u32::try_from(members.len()).unwrap_or(u32::MAX), cpu }
 }
 
 /// Groups the processes of the sandbox by whether they belong to one of `running`.
@@ -149,15 +164,20 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
     let state = fields.next()?;
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
+    // Fields 14 to 17 are the times of the process and of its children, in user and in kernel mode.
+    let first_time = fields.nth(7);
+    let times =
+        first_time.into_iter().chain(fields.by_ref().take(3)).filter_map(|time| time.parse::<u64>().ok());
+    let cpu_ticks = times.fold(0, u64::saturating_add);
     // Field 20 counts the threads that are not reaped yet, including the main thread.
-    let counted: u32 = fields.nth(13).and_then(|threads| threads.parse().ok()).unwrap_or(1);
+    let counted: u32 = fields.nth(2).and_then(|threads| threads.parse().ok()).unwrap_or(1);
     let threads = match state {
         "X" => 0,
         // This is the state of the main thread only. The process lives on if it has other threads.
         "Z" => counted.saturating_sub(1),
         _ => counted,
     };
-    Some(Process { pid, parent, group, session, threads })
+    Some(Process { pid, parent, group, session, threads, cpu_ticks })
 }
 
 /// Whether the environment of a process has one of `entries`. If the main thread has ended, only the other threads
@@ -193,14 +213,22 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32) -> Process {
-        Process { pid, parent, group: pid, session: pid, threads: 1 }
+        Process { pid, parent, group: pid, session: pid, threads: 1, cpu_ticks: 0 }
     }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = b"42 (a) S 1 (b) R 7 8 9 0 -1";
-        assert_eq!(parse(42, stat), Some(Process { pid: 42, parent: 7, group: 8, session: 9, threads: 1 }));
+        let expected = Process { pid: 42, parent: 7, group: 8, session: 9, threads: 1, cpu_ticks: 0 };
+        assert_eq!(parse(42, stat), Some(expected));
         assert_eq!(parse(42, b"42 (a"), None);
+    }
+
+    #[test]
+    fn the_time_of_a_process_includes_its_children() {
+        let stat = b"42 (a) R 1 42 42 0 -1 0 0 0 0 0 1 20 300 4000 20 0 1 0";
+        let process = parse(42, stat).unwrap();
+        assert_eq!((process.cpu_ticks, process.threads), (4321, 1));
     }
 
     #[test]

@@ -24,12 +24,16 @@ use crate::mark::Mark;
 use crate::oom;
 use crate::posix_spawn;
 use crate::read_only::Report;
+use crate::resource_limits;
 
 /// Environment variable with the id of the command that a process belongs to.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
 
 /// Environment variable that tells bash where to write its trace (bash(1)).
 const TRACE_VARIABLE: &str = "BASH_XTRACEFD";
+
+/// Environment variable that names a file that bash reads before a script (bash(1)).
+const BASH_ENV: &str = "BASH_ENV";
 
 /// Maximum length of a script that is passed as an argument. The kernel's MAX_ARG_STRLEN is 128 KiB with the final
 /// NUL.
@@ -72,6 +76,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) with_stdin: bool,
     /// Whether bash reports the commands that it runs.
     pub(crate) with_trace: bool,
+    /// How often bash may run any one command of the script. 0 is no limit.
+    pub(crate) max_loop_iterations: u32,
     /// The workspace, if the command may not write to it.
     pub(crate) read_only: Option<&'a Path>,
 }
@@ -108,7 +114,8 @@ pub(crate) fn start(
     let program = argv.first().map(String::as_str).unwrap_or_default();
     let exec_failed = |errno: Errno| failed("exec", program, errno);
 
-    let env = environment_of(launch, trace);
+    let mut env = environment_of(launch, trace);
+    let counting_file = count_iterations(launch.max_loop_iterations, &mut env)?;
     let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
     let report = launch.read_only.map(|_| Report::new()).transpose();
     let report = report.map_err(|errno| failed("pipe", program, errno))?;
@@ -124,6 +131,7 @@ pub(crate) fn start(
         stdio,
         keep: script_file
             .iter()
+            .chain(&counting_file)
             .chain(report.iter().map(Report::child_end))
             .map(AsFd::as_fd)
             .chain(trace)
@@ -236,15 +244,7 @@ fn fit_arguments(
         }
         return Ok((fitted, None));
     };
-    let spool = || -> io::Result<OwnedFd> {
-        let file = memfd_create("script", MemfdFlags::CLOEXEC)?;
-        let mut file = std::fs::File::from(file);
-        file.write_all(argv[at].as_bytes())?;
-        Ok(file.into())
-    };
-    let file = spool().map_err(|error| {
-        failed("script", "memory file", Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    })?;
+    let file = memory_file(|_| argv[at].clone())?;
     let number = file.as_raw_fd();
     let tracing = if is_traced { "set -x; " } else { "" };
     // The script runs after the file and the variable are removed.
@@ -253,6 +253,30 @@ fn fit_arguments(
          eval \"unset __sandbox_script; {tracing}$__sandbox_script\""
     );
     Ok((fitted, Some(file)))
+}
+
+/// Makes bash count how often it runs each command of the script. The caller keeps the file open until the child has its
+/// own copy.
+fn count_iterations(max: u32, env: &mut Environment) -> Result<Option<OwnedFd>, v1::StartFailed> {
+    if max == 0 {
+        return Ok(None);
+    }
+    let own = env.get(OsStr::new(BASH_ENV)).map(|path| path.to_string_lossy().into_owned());
+    let file = memory_file(|number| resource_limits::counting_script(max, number, own.as_deref()))?;
+    env.insert(BASH_ENV.into(), format!("/proc/self/fd/{}", file.as_raw_fd()).into());
+    Ok(Some(file))
+}
+
+/// Creates a memory file. Its text may contain the number of its descriptor.
+fn memory_file(text: impl FnOnce(i32) -> String) -> Result<OwnedFd, v1::StartFailed> {
+    let create = || -> io::Result<OwnedFd> {
+        let mut file = std::fs::File::from(memfd_create("script", MemfdFlags::CLOEXEC)?);
+        let text = text(file.as_raw_fd());
+        file.write_all(text.as_bytes())?;
+        Ok(file.into())
+    };
+    create()
+        .map_err(|error| failed("script", "memory file", Errno::from_io_error(&error).unwrap_or(Errno::IO)))
 }
 
 /// Returns the position in `argv` of the overlong script of a `bash -c` or `bash -lc`.

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::capture::Capture;
 use crate::command::Command;
 use crate::oom;
+use crate::resource_limits::{self, Exceeded};
 use crate::termination::{self, Reach};
 
 /// Exit code of a command that exceeded its timeout, as in timeout(1).
@@ -39,6 +40,7 @@ pub(crate) struct Supervisor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Timeout,
+    Limit(Exceeded),
     Kill,
 }
 
@@ -81,6 +83,7 @@ impl Supervisor {
             status = &mut self.status => return Cause::Exited(status.ok()),
             // Before the requests, because sandboxd also requests the end of a command whose timeout was missed.
             () = expired => (Request::Timeout, Signal::TERM),
+            exceeded = resource_limits::exceeded(&self.command) => (Request::Limit(exceeded), Signal::KILL),
             Some(first) = self.requests.recv() => (Request::Kill, first),
         };
         let reach = termination::end(self.command.as_ref(), first).await;
@@ -99,13 +102,23 @@ impl Supervisor {
         let by_signal = signal.is_some() || status.is_none();
         let (reason, exit_code) = match cause {
             Cause::Agent { request: Request::Timeout, .. } => (EndReason::Timeout, TIMEOUT_EXIT_CODE),
+            Cause::Agent { request: Request::Limit(_), .. } => {
+                (EndReason::Killed, 128 + Signal::KILL.as_raw())
+            }
             Cause::Exited(_) if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code),
             Cause::Agent { request: Request::Kill, .. } | Cause::Exited(_) if by_signal => {
                 (EndReason::Killed, shell_code)
             }
             Cause::Agent { request: Request::Kill, .. } | Cause::Exited(_) => (EndReason::Exited, shell_code),
         };
+        let exceeded = match cause {
+            Cause::Agent { request: Request::Limit(exceeded), .. } => Some(*exceeded),
+            Cause::Exited(_) => resource_limits::exceeded_by_bash(self.command.spec.resource_limits, signal),
+            Cause::Agent { .. } => None,
+        };
         v1::Ended {
+            exceeded_limit: exceeded.map_or(0, |exceeded| exceeded.limit as i32),
+            exceeded_value: exceeded.map_or(0, |exceeded| exceeded.value),
             reason: reason as i32,
             exit_code,
             signal: signal.unwrap_or(0),

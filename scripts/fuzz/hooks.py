@@ -32,10 +32,11 @@ START = "POST /v1/sandboxes/{id}/commands"
 BATCH = f"{START}:batch"
 RUN = f"{START}:run"
 WATCH = "GET /v1/sandboxes/{id}/files:watch"
+DENIALS = "GET /v1/sandboxes/{id}/network/denials"
 ATTACH = "GET /v1/sandboxes/{id}/terminals/{terminalId}/attach"
 
 # These operations have a sandbox of their own, because they disturb the other operations.
-DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park)|GET .*:watch)$")
+DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park)|GET .*(:watch|/denials))$")
 
 # A malformed id names no sandbox. There is nothing to delete, so the response is 200.
 IDEMPOTENT = {"DELETE /v1/sandboxes/{id}", "POST /v1/sandboxes/{id}:stop"}
@@ -48,9 +49,10 @@ MAX_PORTS = 4
 # A command that is run to its end may wait for input that never comes.
 RUN_MILLISECONDS = 500
 
-# A watch ends when its sandbox is parked. The watch may begin after the first attempt, so there are several.
-PARK_SECONDS = 0.3
-MAX_PARKS = 40
+# A watch ends when its sandbox is parked, and a stream of denials when it is deleted. The stream may begin after the first
+# attempt, so there are several.
+END_SECONDS = 0.3
+MAX_ENDS = 40
 
 # The key of a WebSocket's handshake, and the text that RFC 6455 appends to it.
 WEBSOCKET_KEY = base64.b64encode(b"sixteen bytes ok").decode()
@@ -63,7 +65,7 @@ class Sent:
     at = 0.0
     connection = None
     is_answered = threading.Event()
-    parker = None
+    ender = None
 
 
 def connect_from_own_address(address, *args, connect=urllib3.util.connection.create_connection, **options):
@@ -89,7 +91,7 @@ def dice(text):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    stop_parker()
+    stop_ender()
     case.headers["connection"] = "close"
     drop_headers(case.headers)
     use_existing_ids(case.operation.label, case.path_parameters or {})
@@ -116,37 +118,48 @@ def before_call(context, case, kwargs):
         case.headers.update({"connection": "Upgrade", "upgrade": "websocket"})
         case.headers.update({"sec-websocket-version": "13", "sec-websocket-key": WEBSOCKET_KEY})
     if case.operation.label == WATCH:
-        end_watch(case.path_parameters["id"])
+        end_stream(change_and_park, case.path_parameters["id"])
+    if case.operation.label == DENIALS and case.query.get("follow") not in (None, False, "false"):
+        end_stream(delete, case.path_parameters["id"])
     accept_what_is_legal(case)
     Sent.at = time.time()
 
 
-def end_watch(sandbox):
-    """Changes files and then parks the sandbox, until the watch that is about to begin has ended."""
+def end_stream(act, sandbox):
+    """Acts on the sandbox until the stream that is about to begin has ended."""
     Sent.is_answered.clear()
-    Sent.parker = threading.Thread(target=change_and_park, args=(sandbox,), daemon=True)
-    Sent.parker.start()
+    Sent.ender = threading.Thread(target=until_answered, args=(act, sandbox), daemon=True)
+    Sent.ender.start()
 
 
-def stop_parker():
-    """Waits for the last park, which would disturb the next request. A request that failed has no response."""
+def stop_ender():
+    """Waits for the last act, which would disturb the next request. A request that failed has no response."""
     Sent.is_answered.set()
-    if Sent.parker is not None:
-        Sent.parker.join()
-        Sent.parker = None
+    if Sent.ender is not None:
+        Sent.ender.join()
+        Sent.ender = None
+
+
+def until_answered(act, sandbox):
+    for _ in range(MAX_ENDS):
+        if Sent.is_answered.wait(END_SECONDS):
+            return
+        try:
+            act(sandbox)
+        except (urllib.error.HTTPError, ValueError):
+            # The id is not one of a sandbox. The stream then gets an error at once.
+            continue
+
+
+def delete(sandbox):
+    daemon.call("DELETE", f"/v1/sandboxes/{sandbox}")
 
 
 def change_and_park(sandbox):
+    """Changes files, which a watch reports, and then parks the sandbox."""
     changes = {"script": "echo a >watched; chmod 600 watched; mv watched moved; mkdir -p d; touch d/e; rm -r moved d"}
-    for _ in range(MAX_PARKS):
-        if Sent.is_answered.wait(PARK_SECONDS):
-            return
-        try:
-            daemon.post(f"/v1/sandboxes/{sandbox}/commands:batch", {"commands": [changes]})
-            daemon.post(f"/v1/sandboxes/{sandbox}:park", {"force": True})
-        except (urllib.error.HTTPError, ValueError):
-            # The id is not one of a sandbox. The watch then gets an error at once.
-            continue
+    daemon.post(f"/v1/sandboxes/{sandbox}/commands:batch", {"commands": [changes]})
+    daemon.post(f"/v1/sandboxes/{sandbox}:park", {"force": True})
 
 
 def drop_headers(headers):
@@ -209,7 +222,7 @@ def with_whole_numbers(body):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    stop_parker()
+    stop_ender()
     if response.status_code == 101:
         # The connection is a WebSocket now and takes no further request.
         Sent.connection.shutdown(socket.SHUT_RDWR)
@@ -240,16 +253,16 @@ def every_record_matches_its_schema(context, response, case):
     if not (response.headers.get("content-type") or [""])[0].startswith(NDJSON):
         return
     document = case.operation.schema.raw_schema
-    is_watch = case.operation.label == WATCH
-    name = "WatchRecord" if is_watch else "Record"
+    is_of_changes = case.operation.label in (WATCH, DENIALS)
+    name = {WATCH: "WatchRecord", DENIALS: "DenialRecord"}.get(case.operation.label, "Record")
     schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
     records = [json.loads(line) for line in response.content.splitlines()]
     for record in records:
         Draft202012Validator(schema).validate(record)
     last = records[-1] if records else {}
-    if is_watch:
-        assert records[0] == {"event": "ready"}, f"the watch {response.request.url} begins with {records[0]}"
-        assert last["event"] in ("gone", "lost"), f"the watch {response.request.url} ends with {last}"
+    if is_of_changes:
+        assert records[0]["event"] == "ready", f"the stream of {response.request.url} begins with {records[0]}"
+        assert last["event"] in ("gone", "lost"), f"the stream of {response.request.url} ends with {last}"
         return
     follows = "follow=false" not in response.request.url
     assert last.get("stream") == "exit" or not follows, f"the stream of {response.request.url} has no end record"

@@ -163,6 +163,17 @@ def ends_later(exchange):
     return ended_after(command, exchange.sent_at + limit)
 
 
+@legal(404, "allowDenied")
+def is_no_denial(exchange):
+    denials = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/network/denials")["denials"]
+    return all(denial.get("id") != exchange.path["denialId"] for denial in denials)
+
+
+@legal(400, "connectPort")
+def requests_no_tcp(exchange):
+    return exchange.headers.get("upgrade", "").lower() != "tcp" and exchange.details.get("field") == "upgrade"
+
+
 @legal(400, "attachTerminal")
 def requests_no_upgrade(exchange):
     return "sec-websocket-key" not in exchange.headers and exchange.details.get("field") == "upgrade"

@@ -19,7 +19,7 @@ pub mod v1 {
 }
 
 /// Version of the protocol. Raised by one with every change that an older peer would notice.
-pub const GENERATION: u32 = 6;
+pub const GENERATION: u32 = 7;
 
 /// The first generation that supports `open_stdin` and `read_only`. An older agent would ignore them, and run a
 /// read-only command with write access.
@@ -34,6 +34,9 @@ pub const EDITS_OF_ORIGINAL_SINCE: u32 = 5;
 /// The first generation that supports `debug` and `secrets` of a start. An older agent would ignore them, and show the
 /// secrets.
 pub const DEBUG_AND_SECRETS_SINCE: u32 = 6;
+
+/// The first generation that supports `resource_limits` of a start. An older agent would ignore them.
+pub const RESOURCE_LIMITS_SINCE: u32 = 7;
 
 /// Maximum size of a response's header list that sandboxd accepts, as HTTP/2 counts it. The list of an error has at
 /// most an eighth of this. A longer list ends its call. One that is four times as long ends the connection.

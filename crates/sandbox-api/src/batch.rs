@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{EndReason, StartCommand};
+use crate::command::{EndReason, LimitExceeded, StartCommand};
 use crate::error::ErrorCode;
 use crate::{CommandId, object};
 
@@ -93,6 +93,9 @@ pub struct BatchEnded {
     pub stderr_truncated_bytes: u64,
     /// Bytes of both outputs that were discarded before the daemon read them.
     pub dropped_bytes: u64,
+    /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_exceeded: Option<LimitExceeded>,
 }
 
 /// Why a command did not start: an error body without the request id.

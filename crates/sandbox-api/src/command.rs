@@ -55,6 +55,10 @@ pub struct StartCommand {
     /// `trace`, or as records of that name in a stream. Requires `script`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debug: Option<bool>,
+    /// Limits of what the command may use: `strict`, `normal` or `permissive`. Default: only the time limit. A command
+    /// that exceeds a limit is ended, and its result has `limitExceeded`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<String>,
     /// Id chosen by the client. A repeated request with the same id refers to the same command and starts nothing.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<CommandId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +135,9 @@ pub struct CommandRan {
     /// Set if other commands of the sandbox ended together with this one: `sandbox_sweep` or `sandbox_restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub killed_by: Option<String>,
+    /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_exceeded: Option<LimitExceeded>,
 }
 
 /// Response of `POST …/commands`: the command is running.
@@ -161,6 +168,20 @@ pub struct CommandEnded {
     /// Set if other commands of the sandbox ended together with this one: `sandbox_sweep` or `sandbox_restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub killed_by: Option<String>,
+    /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_exceeded: Option<LimitExceeded>,
+}
+
+/// A limit that a command has exceeded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LimitExceeded {
+    /// `cpuMs`, `processes`, `outputBytes` or `loopIterations`.
+    pub limit: String,
+    /// Value of the limit.
+    pub value: u64,
 }
 
 /// Why a command ended.
@@ -331,6 +352,9 @@ pub enum Record {
         /// Whether the file at `outputPath` has the whole output. Otherwise only the beginning.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output_complete: Option<bool>,
+        /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit_exceeded: Option<LimitExceeded>,
     },
 }
 

@@ -135,6 +135,7 @@ impl Follower {
                 killed_by,
                 output_path,
                 output_complete,
+                limit_exceeded,
                 ..
             } => {
                 self.done = true;
@@ -150,6 +151,7 @@ impl Follower {
                     killed_by,
                     output_path,
                     output_complete,
+                    limit_exceeded,
                 })
             }
             Record::Start { .. } | Record::Heartbeat => Some(record),

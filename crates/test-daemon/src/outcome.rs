@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
-use sandbox_api::command::{EndReason, Output, Record, StartCommand};
+use sandbox_api::command::{EndReason, LimitExceeded, Output, Record, StartCommand};
 use sandbox_client::Records;
 
 /// A script, with defaults for everything else.
@@ -32,6 +32,8 @@ pub struct Outcome {
     pub signal: Option<String>,
     /// The event that ended it together with other commands, if any.
     pub killed_by: Option<String>,
+    /// The limit that it has exceeded, if any.
+    pub limit_exceeded: Option<LimitExceeded>,
     /// Time from start to end.
     pub duration_ms: u64,
 }
@@ -83,7 +85,7 @@ impl Collected {
                 self.trace.extend(bytes_of(&output));
             }
             Record::Gap { dropped_bytes, .. } => self.dropped_bytes += dropped_bytes,
-            Record::Exit { exit_code, reason, signal, killed_by, duration_ms, .. } => {
+            Record::Exit { exit_code, reason, signal, killed_by, limit_exceeded, duration_ms, .. } => {
                 let Self { stdout, stderr, trace, seqs, dropped_bytes } = std::mem::take(self);
                 return Some(Outcome {
                     stdout,
@@ -95,6 +97,7 @@ impl Collected {
                     reason,
                     signal,
                     killed_by,
+                    limit_exceeded,
                     duration_ms,
                 });
             }

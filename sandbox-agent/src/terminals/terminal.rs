@@ -77,6 +77,7 @@ impl Terminal {
                 env,
                 with_stdin: false,
                 with_trace: false,
+                max_loop_iterations: 0,
                 read_only: None,
             },
             size,

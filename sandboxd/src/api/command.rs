@@ -12,8 +12,8 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand, Record,
-    Script, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand,
+    LimitExceeded, Record, Script, StartCommand,
 };
 
 use super::ApiState;
@@ -26,7 +26,9 @@ use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
 use crate::model::sandbox::checked;
-use crate::model::{CommandRecord, CommandSpec, FieldError, Limits, Program, Refusal, limits};
+use crate::model::{
+    CommandRecord, CommandSpec, Ended, FieldError, LimitProfile, Limits, Program, Refusal, limits,
+};
 use crate::service;
 
 /// Largest sequence number of a record. It must leave room for the next one.
@@ -141,6 +143,7 @@ pub(super) async fn wait(
         signal: ended.signal.map(signal_name),
         duration_ms: ended.duration.as_millis() as u64,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
+        limit_exceeded: limit_exceeded(&ended),
     }))
 }
 
@@ -169,6 +172,9 @@ pub(super) async fn logs(
 /// Checks a request and converts it.
 pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSpec> {
     let is_named = request.command_id.is_some();
+    let profile = profile_of(request.limits.as_deref())?;
+    let is_debug = request.debug.unwrap_or(false);
+    let counts_loops = request.script.is_some() && !is_debug;
     let spec = CommandSpec {
         digest: None,
         id: id_of(request.command_id)?,
@@ -178,11 +184,12 @@ pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSp
         stdin: stdin_of(request.stdin, request.stdin_base64)?,
         open_stdin: request.open_stdin.unwrap_or(false),
         read_only: request.read_only.unwrap_or(false),
-        timeout: timeout_of(request.timeout_ms, limits),
+        timeout: timeout_of(request.timeout_ms, profile, limits),
         detached: request.detached.unwrap_or(false),
         output_file_after: (request.save_output == Some(true)).then_some(limits::SAVE_OUTPUT_AFTER_BYTES),
-        debug: request.debug.unwrap_or(false),
+        debug: is_debug,
         secrets: Vec::new(),
+        resource_limits: profile.map(|profile| profile.resources(counts_loops)).unwrap_or_default(),
     };
     if spec.debug && !matches!(spec.program, Program::Script(_)) {
         return Err(FieldError::new("debug", "needs `script`").into());
@@ -283,8 +290,27 @@ fn stdin_of(plain: Option<String>, base64: Option<String>) -> Result<Option<Byte
     Ok(Some(stdin))
 }
 
-fn timeout_of(requested_ms: Option<u64>, limits: Limits) -> Duration {
-    let requested = requested_ms.map_or(limits::DEFAULT_COMMAND_TIMEOUT, Duration::from_millis);
+fn profile_of(name: Option<&str>) -> Result<Option<LimitProfile>> {
+    let of_name = |name| {
+        LimitProfile::of_name(name).ok_or_else(|| {
+            let names = LimitProfile::ALL.map(LimitProfile::name).join("`, `");
+            FieldError::new("limits", format!("must be one of `{names}`"))
+        })
+    };
+    Ok(name.map(of_name).transpose()?)
+}
+
+pub(super) fn limit_exceeded(ended: &Ended) -> Option<LimitExceeded> {
+    let exceeded = ended.exceeded?;
+    Some(LimitExceeded { limit: exceeded.limit.as_str().to_owned(), value: exceeded.value })
+}
+
+fn timeout_of(requested_ms: Option<u64>, profile: Option<LimitProfile>, limits: Limits) -> Duration {
+    let requested = requested_ms.map(Duration::from_millis);
+    let requested = match profile {
+        Some(profile) => profile.timeout(requested, limits.max_command_timeout),
+        None => requested.unwrap_or(limits::DEFAULT_COMMAND_TIMEOUT),
+    };
     requested.clamp(limits::MIN_COMMAND_TIMEOUT, limits.max_command_timeout)
 }
 

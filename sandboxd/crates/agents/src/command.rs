@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_protocol::v1::{self, command_event, start_request};
-use agent_protocol::{DEBUG_AND_SECRETS_SINCE, STDIN_AND_READ_ONLY_SINCE};
+use agent_protocol::{DEBUG_AND_SECRETS_SINCE, RESOURCE_LIMITS_SINCE, STDIN_AND_READ_ONLY_SINCE};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use sandbox_api::CommandId;
@@ -17,7 +17,8 @@ use tonic::Streaming;
 
 use super::{AgentHandle, Error};
 use sandboxd_model::command::{CommandStatus, KilledBy, OutputFile, Started};
-use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, command, limits};
+use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
+use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, ResourceLimits, command, limits};
 
 /// The events of a command, until the connection ends.
 pub type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
@@ -204,7 +205,8 @@ fn reference(id: &CommandId) -> v1::CommandRef {
 /// The oldest generation of agents that supports every option of the command.
 fn generation_for(spec: &CommandSpec) -> u32 {
     let since = |is_used: bool, generation| if is_used { generation } else { 0 };
-    since(spec.debug || !spec.secrets.is_empty(), DEBUG_AND_SECRETS_SINCE)
+    since(!spec.resource_limits.is_empty(), RESOURCE_LIMITS_SINCE)
+        .max(since(spec.debug || !spec.secrets.is_empty(), DEBUG_AND_SECRETS_SINCE))
         .max(since(spec.open_stdin || spec.read_only, STDIN_AND_READ_ONLY_SINCE))
 }
 
@@ -236,7 +238,28 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
             .iter()
             .map(|secret| v1::Secret { name: secret.name.clone(), value: secret.value.clone() })
             .collect(),
+        resource_limits: (!spec.resource_limits.is_empty()).then(|| resource_limits(spec.resource_limits)),
     }
+}
+
+fn resource_limits(limits: ResourceLimits) -> v1::ResourceLimits {
+    v1::ResourceLimits {
+        cpu_ms: limits.cpu.map_or(0, |cpu| cpu.as_millis() as u64),
+        processes: limits.processes.unwrap_or(0),
+        output_bytes: limits.output_bytes.unwrap_or(0),
+        loop_iterations: limits.loop_iterations.unwrap_or(0),
+    }
+}
+
+fn exceeded(wire: &v1::Ended) -> Option<Exceeded> {
+    let limit = match wire.exceeded_limit() {
+        v1::ResourceLimit::CpuMs => ResourceLimit::Cpu,
+        v1::ResourceLimit::Processes => ResourceLimit::Processes,
+        v1::ResourceLimit::OutputBytes => ResourceLimit::Output,
+        v1::ResourceLimit::LoopIterations => ResourceLimit::LoopIterations,
+        v1::ResourceLimit::Unspecified => return None,
+    };
+    Some(Exceeded { limit, value: wire.exceeded_value })
 }
 
 fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
@@ -314,6 +337,7 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
         output_file: wire
             .output_file
             .map(|file| OutputFile { bytes: file.bytes, is_complete: file.complete }),
+        exceeded: exceeded(wire),
     })
 }
 
@@ -326,7 +350,7 @@ mod tests {
 
     use super::*;
     use crate::{link, pair};
-    use sandboxd_model::Secret;
+    use sandboxd_model::{LimitProfile, Secret};
 
     #[tokio::test]
     async fn an_agent_that_would_ignore_a_required_field_is_not_called() {
@@ -350,13 +374,15 @@ mod tests {
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),
+            resource_limits: ResourceLimits::default(),
         };
+        let limited = CommandSpec { resource_limits: LimitProfile::Strict.resources(true), ..plain.clone() };
         let read_only = CommandSpec { read_only: true, ..plain.clone() };
         let open_stdin = CommandSpec { open_stdin: true, ..plain.clone() };
         let debug = CommandSpec { debug: true, ..plain.clone() };
         let secret = Secret { name: "KEY".into(), value: "value".into() };
         let secrets = CommandSpec { secrets: vec![secret], ..plain.clone() };
-        for spec in [read_only, open_stdin, debug, secrets] {
+        for spec in [read_only, open_stdin, debug, secrets, limited] {
             assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
             assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
         }

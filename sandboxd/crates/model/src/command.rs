@@ -8,6 +8,7 @@ use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 
 use super::digest::Fields;
+use super::resource_limits::{Exceeded, ResourceLimits};
 use super::{RequestDigest, Secret};
 
 /// A program to run, and the options of the run.
@@ -39,6 +40,8 @@ pub struct CommandSpec {
     pub debug: bool,
     /// Values that are replaced in the output.
     pub secrets: Vec<Secret>,
+    /// What the command may use.
+    pub resource_limits: ResourceLimits,
 }
 
 impl CommandSpec {
@@ -76,6 +79,14 @@ impl CommandSpec {
         }
         if self.debug {
             fields.add(b"debug");
+        }
+        if !self.resource_limits.is_empty() {
+            let ResourceLimits { cpu, processes, output_bytes, loop_iterations } = self.resource_limits;
+            let cpu_ms = cpu.map(|cpu| cpu.as_millis() as u64);
+            fields.add(b"limits");
+            for limit in [cpu_ms, processes.map(u64::from), output_bytes, loop_iterations.map(u64::from)] {
+                fields.add(&limit.unwrap_or(0).to_le_bytes());
+            }
         }
         fields.digest()
     }
@@ -219,6 +230,8 @@ pub struct Ended {
     pub killed_by: Option<KilledBy>,
     /// The file with the output. It is known only to callers that follow the command.
     pub output_file: Option<OutputFile>,
+    /// The limit that the command has exceeded. It is known as long as the file is.
+    pub exceeded: Option<Exceeded>,
 }
 
 /// A file of the sandbox with a command's output.
@@ -242,6 +255,7 @@ impl Ended {
         dropped_bytes: 0,
         killed_by: None,
         output_file: None,
+        exceeded: None,
     };
 }
 
@@ -297,6 +311,7 @@ pub fn signal_number(name: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LimitProfile;
 
     #[test]
     fn signals_have_a_short_and_a_long_name() {
@@ -322,6 +337,7 @@ mod tests {
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),
+            resource_limits: ResourceLimits::default(),
         }
     }
 
@@ -352,6 +368,8 @@ mod tests {
             CommandSpec { output_file_after: Some(0), ..spec() },
             CommandSpec { output_file_after: Some(1), ..spec() },
             CommandSpec { debug: true, ..spec() },
+            CommandSpec { resource_limits: LimitProfile::Strict.resources(true), ..spec() },
+            CommandSpec { resource_limits: LimitProfile::Strict.resources(false), ..spec() },
         ];
         let digests: Vec<_> = others.iter().chain([&spec()]).map(CommandSpec::request_digest).collect();
         for (at, digest) in digests.iter().enumerate() {

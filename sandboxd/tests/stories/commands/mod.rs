@@ -5,6 +5,7 @@ mod debug;
 mod exactly_once;
 mod follow;
 mod kill;
+mod limits;
 mod output;
 mod path;
 mod read_only;

@@ -94,3 +94,33 @@ pub const CHARS_PER_TOKEN: u64 = 4;
 
 /// Maximum number of tokens of each output.
 pub const MAX_OUTPUT_TOKENS: u64 = MAX_OUTPUT_CHARS / CHARS_PER_TOKEN;
+
+/// Time limit of a command with the limits `strict`.
+pub const STRICT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Processor time of a command with the limits `strict`.
+pub const STRICT_CPU: Duration = Duration::from_secs(2);
+
+/// Processes of a command with the limits `strict`.
+pub const STRICT_PROCESSES: u32 = 32;
+
+/// Bytes that a command with the limits `strict` may write to both outputs.
+pub const STRICT_OUTPUT_BYTES: u64 = 1024 * 1024;
+
+/// How often bash runs any one command of a script with the limits `strict`.
+pub const STRICT_LOOP_ITERATIONS: u32 = 100;
+
+/// Longest time limit of a command with the limits `normal`.
+pub const NORMAL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Processor time of a command with the limits `normal`.
+pub const NORMAL_CPU: Duration = Duration::from_secs(60);
+
+/// Processes of a command with the limits `normal`.
+pub const NORMAL_PROCESSES: u32 = 256;
+
+/// Bytes that a command with the limits `normal` may write to both outputs.
+pub const NORMAL_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How often bash runs any one command of a script with the limits `normal`.
+pub const NORMAL_LOOP_ITERATIONS: u32 = 10_000;

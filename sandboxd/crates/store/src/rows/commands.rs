@@ -96,6 +96,7 @@ impl EndRow {
             dropped_bytes: number("dropped_bytes", self.dropped_bytes)?,
             killed_by: killed_by_of(self.swept),
             output_file: None,
+            exceeded: None,
         })
     }
 }

@@ -59,5 +59,6 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         dropped_bytes: 1,
         killed_by: None,
         output_file: None,
+        exceeded: None,
     }
 }
