@@ -23,7 +23,6 @@ use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 use crate::output_files::OutputFile;
 use crate::primary_reader::PrimaryReader;
-use crate::resource_limits::ResourceLimits;
 use crate::secrets::Secrets;
 use crate::stdin::Stdin;
 use crate::termination;
@@ -85,7 +84,7 @@ pub(crate) struct Spec {
     /// Values that must not be in the output.
     pub(crate) secrets: Option<Arc<Secrets>>,
     /// What the command may use.
-    pub(crate) resource_limits: ResourceLimits,
+    pub(crate) resource_limits: v1::ResourceLimits,
 }
 
 /// What a command consists of beside its parameters.
@@ -425,7 +424,7 @@ pub(crate) mod tests {
             output_file_after: None,
             debug: false,
             secrets: None,
-            resource_limits: ResourceLimits::default(),
+            resource_limits: v1::ResourceLimits::default(),
         }
     }
 

@@ -27,6 +27,7 @@ mod follow;
 mod leftovers;
 mod limits;
 mod log_position;
+mod loop_count;
 mod mark;
 mod members;
 mod oom;

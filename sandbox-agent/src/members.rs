@@ -14,7 +14,6 @@ use rustix::process::Pid;
 
 use crate::limits::{CROWD_PROCESSES, MAX_EXAMINED_THREADS};
 use crate::mark::Mark;
-use crate::resource_limits::Usage;
 use crate::spawn::COMMAND_ID_VARIABLE;
 
 /// A process as shown in /proc/<pid>/stat (proc_pid_stat(5)).
@@ -28,6 +27,13 @@ struct Process {
     threads: u32,
     /// Processor time of the process and of the children that it has waited for, in clock ticks.
     cpu_ticks: u64,
+}
+
+/// What the processes of a command use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) processes: u32,
+    pub(crate) cpu: Duration,
 }
 
 /// Identifies the processes of a command.

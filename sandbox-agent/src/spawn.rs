@@ -20,11 +20,11 @@ use rustix::process::Pid;
 use tokio::net::unix::pipe;
 
 use crate::environment;
+use crate::loop_count::counting_script;
 use crate::mark::Mark;
 use crate::oom;
 use crate::posix_spawn;
 use crate::read_only::Report;
-use crate::resource_limits;
 
 /// Environment variable with the id of the command that a process belongs to.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
@@ -262,7 +262,7 @@ fn count_iterations(max: u32, env: &mut Environment) -> Result<Option<OwnedFd>, 
         return Ok(None);
     }
     let own = env.get(OsStr::new(BASH_ENV)).map(|path| path.to_string_lossy().into_owned());
-    let file = memory_file(|number| resource_limits::counting_script(max, number, own.as_deref()))?;
+    let file = memory_file(|number| counting_script(max, number, own.as_deref()))?;
     env.insert(BASH_ENV.into(), format!("/proc/self/fd/{}", file.as_raw_fd()).into());
     Ok(Some(file))
 }

@@ -72,6 +72,13 @@ def requests_open_network(exchange):
     return (network or {}).get("mode") == "open"
 
 
+@legal(400, "createSandbox")
+def hides_a_missing_variable(exchange):
+    """No schema can say that each name is one of another field."""
+    names = exchange.body.get("secretEnv") or []
+    return exchange.details.get("field") == "secretEnv" and not set(names) <= set(exchange.body.get("env") or {})
+
+
 @legal(422, "createSandbox")
 def requests_an_image(exchange):
     """The fuzzed daemon allows no image."""
@@ -165,6 +172,8 @@ def ends_later(exchange):
 
 @legal(404, "allowDenied")
 def is_no_denial(exchange):
+    if exchange.details.get("resource") != "denial":
+        return False
     denials = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/network/denials")["denials"]
     return all(denial.get("id") != exchange.path["denialId"] for denial in denials)
 

@@ -12,7 +12,7 @@ use tracing::error;
 
 use super::ApiState;
 use super::body::Json;
-use super::command::{limit_exceeded, spec_of};
+use super::command::spec_of;
 use super::error::{ApiError, Result, sentence};
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
@@ -129,7 +129,7 @@ fn ended(CommandOutput { ended, stdout, stderr, trace }: &CommandOutput) -> Batc
         stdout_truncated_bytes: stdout.cut_bytes(),
         stderr_truncated_bytes: stderr.cut_bytes(),
         dropped_bytes: ended.dropped_bytes,
-        limit_exceeded: limit_exceeded(ended),
+        limit_exceeded: ended.exceeded.map(Into::into),
     }
 }
 

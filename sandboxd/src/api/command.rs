@@ -12,8 +12,8 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use sandbox_api::CommandId;
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand,
-    LimitExceeded, Record, Script, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandStarted, CommandState, KillCommand, Record,
+    Script, StartCommand,
 };
 
 use super::ApiState;
@@ -26,9 +26,7 @@ use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
 use crate::model::sandbox::checked;
-use crate::model::{
-    CommandRecord, CommandSpec, Ended, FieldError, LimitProfile, Limits, Program, Refusal, limits,
-};
+use crate::model::{CommandRecord, CommandSpec, FieldError, LimitProfile, Limits, Program, Refusal, limits};
 use crate::service;
 
 /// Largest sequence number of a record. It must leave room for the next one.
@@ -143,7 +141,7 @@ pub(super) async fn wait(
         signal: ended.signal.map(signal_name),
         duration_ms: ended.duration.as_millis() as u64,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
-        limit_exceeded: limit_exceeded(&ended),
+        limit_exceeded: ended.exceeded.map(Into::into),
     }))
 }
 
@@ -298,11 +296,6 @@ fn profile_of(name: Option<&str>) -> Result<Option<LimitProfile>> {
         })
     };
     Ok(name.map(of_name).transpose()?)
-}
-
-pub(super) fn limit_exceeded(ended: &Ended) -> Option<LimitExceeded> {
-    let exceeded = ended.exceeded?;
-    Some(LimitExceeded { limit: exceeded.limit.as_str().to_owned(), value: exceeded.value })
 }
 
 fn timeout_of(requested_ms: Option<u64>, profile: Option<LimitProfile>, limits: Limits) -> Duration {

@@ -14,7 +14,6 @@ use futures::StreamExt;
 use sandbox_api::command::Record as Wire;
 use sandbox_api::{CommandId, NDJSON};
 
-use super::command::limit_exceeded;
 use super::json_text;
 use crate::model::command::{Record, Stream, signal_name};
 use crate::model::{Ended, Event, layout};
@@ -84,7 +83,7 @@ fn exit(ended: &Ended, command: &CommandId) -> Wire {
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
         output_path: ended.output_file.map(|_| layout::output_path(command)),
         output_complete: ended.output_file.map(|file| file.is_complete),
-        limit_exceeded: limit_exceeded(ended),
+        limit_exceeded: ended.exceeded.map(Into::into),
     }
 }
 

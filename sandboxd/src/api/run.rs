@@ -8,7 +8,7 @@ use sandbox_api::command::{CommandRan, EndReason, OutputOptions, RunCommand, Scr
 
 use super::ApiState;
 use super::body::Json;
-use super::command::{limit_exceeded, spec_of};
+use super::command::spec_of;
 use super::command_body::CommandBody;
 use super::error::Result;
 use super::openapi::InSandbox;
@@ -146,7 +146,7 @@ fn to_wire(command_id: CommandId, reading: &Reading, is_traced: bool) -> Command
         output_complete: is_whole || ended.output_file.is_some_and(|file| file.is_complete),
         output_path,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
-        limit_exceeded: limit_exceeded(ended),
+        limit_exceeded: ended.exceeded.map(Into::into),
         command_id,
     }
 }

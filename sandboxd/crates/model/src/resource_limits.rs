@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sandbox_api::command::LimitExceeded;
+
 use crate::limits;
 
 /// Limits of one command. An absent one does not apply.
@@ -91,6 +93,12 @@ pub struct Exceeded {
     pub limit: ResourceLimit,
     /// Its value.
     pub value: u64,
+}
+
+impl From<Exceeded> for LimitExceeded {
+    fn from(Exceeded { limit, value }: Exceeded) -> Self {
+        Self { limit: limit.as_str().to_owned(), value }
+    }
 }
 
 /// A limit of a command.
