@@ -103,20 +103,25 @@ struct Root {
 impl Root {
     /// Name of an entry in the archive: below the name of the directory. A file is packed alone.
     fn name_of(&self, entry: &tar::Entry<'_, impl Read>) -> Option<String> {
-        let root = paths::name_of(&self.path).to_owned();
+        let root = portable(paths::name_of(&self.path));
         if !self.is_directory {
             return Some(root);
         }
         let (path, mut parts) = (entry.path().ok()?, vec![root]);
         for part in path.components() {
             match part {
-                Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+                Component::Normal(part) => parts.push(portable(&part.to_string_lossy())),
                 Component::CurDir => {}
                 _ => return None,
             }
         }
         Some(parts.join("/"))
     }
+}
+
+/// Replaces backslashes, because they separate directories where Windows unpacks the archive.
+fn portable(part: &str) -> String {
+    part.replace('\\', "_")
 }
 
 /// Packs files of a sandbox. Runs on a thread that may block.
@@ -227,6 +232,31 @@ mod tests {
     fn a_name_in_a_header_is_plain() {
         assert_eq!(in_header("my file (1).txt"), "my file (1).txt");
         assert_eq!(in_header("a\"\r\nb/é"), "a___b__");
+    }
+
+    fn names_of(root: &Root, paths: &[&str]) -> Vec<Option<String>> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for path in paths {
+            let mut header = tar::Header::new_gnu();
+            // Directly, because the library refuses some names.
+            header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_size(0);
+            header.set_cksum();
+            tar.append(&header, io::empty()).unwrap();
+        }
+        let bytes = tar.into_inner().unwrap();
+        let mut tar = tar::Archive::new(bytes.as_slice());
+        tar.entries().unwrap().map(|entry| root.name_of(&entry.unwrap())).collect()
+    }
+
+    #[test]
+    fn the_name_of_an_entry_leads_to_no_other_directory() {
+        let root = Root { path: "/vercel/sandbox/workspace/a\\b".into(), is_directory: true };
+        let given = ["./c/d", "..\\..\\evil", "C:\\evil\\e", "../evil", "/evil"];
+        let wanted = [Some("a_b/c/d"), Some("a_b/.._.._evil"), Some("a_b/C:_evil_e"), None, None];
+        assert_eq!(names_of(&root, &given), wanted.map(|name| name.map(str::to_owned)));
+        let file = Root { is_directory: false, ..root };
+        assert_eq!(names_of(&file, &["x"]), [Some("a_b".to_owned())]);
     }
 
     #[test]
