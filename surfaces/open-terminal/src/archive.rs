@@ -2,11 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::path::Component;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures::{Stream, StreamExt, future, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -16,6 +18,8 @@ use sandbox_client::{ArchiveFormat, Client};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::SyncIoBridge;
 use zip::write::{SimpleFileOptions, StreamWriter};
@@ -38,6 +42,9 @@ const ENTRY_BYTES: usize = 256;
 /// Pieces that the client has not taken yet, and their size.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// How long a client may take no piece. A client that stops reading must not keep others from archives.
+const CLIENT_STALL: Duration = Duration::from_secs(60);
 
 /// Name of an archive with several paths.
 const DEFAULT_NAME: &str = "download";
@@ -75,17 +82,23 @@ pub(crate) async fn archive(
     };
     let disposition = format!("attachment; filename=\"{}.zip\"", in_header(name));
     let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::task::spawn_blocking(move || {
+    let packing = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let packed = Pack { client: chat.client, sandbox }.pack(&roots, Pieces::new(sender.clone()));
-        if let Err(error) = packed {
-            // The client learns that the archive is incomplete.
-            let _ = sender.blocking_send(Err(error));
-        }
+        Pack { client: chat.client, sandbox }.pack(&roots, Pieces::new(sender))
     });
     let headers = [(CONTENT_TYPE, "application/zip".to_owned()), (CONTENT_DISPOSITION, disposition)];
-    let response: Response = (headers, Body::from_stream(ReceiverStream::new(receiver))).into_response();
+    let response: Response = (headers, Body::from_stream(content(receiver, packing))).into_response();
     Ok(response)
+}
+
+/// The pieces, and an error after them if the archive is incomplete, so that the client does not take it for whole.
+fn content(
+    pieces: mpsc::Receiver<Bytes>,
+    packing: JoinHandle<io::Result<()>>,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let problem = async { packing.await.unwrap_or_else(|panic| Err(io::Error::other(panic))).err() };
+    let problem = stream::once(problem).filter_map(|problem| future::ready(problem.map(Err)));
+    ReceiverStream::new(pieces).map(Ok).chain(problem)
 }
 
 /// Replaces what a quoted name in a header cannot have, or browsers interpret differently.
@@ -188,25 +201,33 @@ fn time_of(seconds: u64) -> zip::DateTime {
     zip_time.unwrap_or_default()
 }
 
-/// Sends what is written in pieces. Fails when the client has left.
+/// Sends what is written in pieces. Fails when the client has left or reads nothing.
 struct Pieces {
-    sender: mpsc::Sender<io::Result<Bytes>>,
+    sender: mpsc::Sender<Bytes>,
     piece: Vec<u8>,
 }
 
 impl Pieces {
-    fn new(sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
+    fn new(sender: mpsc::Sender<Bytes>) -> Self {
         Self { sender, piece: Vec::with_capacity(PIECE_BYTES) }
     }
 
     fn send(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        self.sender.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        Handle::current().block_on(deliver(&self.sender, piece.into()))
     }
 
     fn finish(mut self) -> io::Result<()> {
         self.send()
     }
+}
+
+/// Waits until the client takes a piece.
+async fn deliver(sender: &mpsc::Sender<Bytes>, piece: Bytes) -> io::Result<()> {
+    sender.send_timeout(piece, CLIENT_STALL).await.map_err(|error| match error {
+        SendTimeoutError::Timeout(_) => io::ErrorKind::TimedOut.into(),
+        SendTimeoutError::Closed(_) => io::ErrorKind::BrokenPipe.into(),
+    })
 }
 
 impl Write for Pieces {
@@ -226,7 +247,25 @@ impl Write for Pieces {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_gets_an_incomplete_archive() {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let packing = tokio::spawn(async move {
+            loop {
+                deliver(&sender, Bytes::from_static(b"piece")).await?;
+            }
+        });
+        while !packing.is_finished() {
+            sleep(CLIENT_STALL).await;
+        }
+        let read: Vec<_> = content(receiver, packing).collect().await;
+        assert_eq!(read.iter().filter(|piece| piece.is_ok()).count(), PIECES);
+        assert_eq!(read.last().unwrap().as_ref().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn a_name_in_a_header_is_plain() {
