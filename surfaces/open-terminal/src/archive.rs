@@ -57,7 +57,7 @@ pub(crate) struct Archive {
 pub(crate) async fn archive(
     State(server): State<Server>,
     chat: Chat,
-    Json(request): Json<Archive>,
+    Json(request, _): Json<Archive>,
 ) -> Answer {
     if request.paths.is_empty() || request.paths.len() > MAX_PATHS {
         return Err(Failure::bad_request(format_args!("`paths` must have 1 to {MAX_PATHS} entries")));

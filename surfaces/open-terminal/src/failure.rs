@@ -33,6 +33,11 @@ impl Failure {
         Self { retry_after: Some(RETRY), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
+    /// For a bug.
+    pub(crate) fn internal(detail: impl Display) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    }
+
     pub(crate) fn bad_request(detail: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }

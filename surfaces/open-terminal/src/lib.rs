@@ -44,6 +44,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use cwd::Cwds;
+use edits::Edits;
 use failure::Failure;
 use unattached::Attachments;
 
@@ -62,6 +63,7 @@ struct Server {
     unauthenticated: Arc<Semaphore>,
     /// Archives that are packed.
     archives: Arc<Semaphore>,
+    edits: Edits,
     shutdown: CancellationToken,
 }
 
@@ -74,6 +76,7 @@ pub fn routes(shared: Shared, shutdown: CancellationToken) -> Router {
         attachments: Attachments::new(shutdown.clone()),
         unauthenticated: Arc::new(Semaphore::new(MAX_UNAUTHENTICATED)),
         archives: Arc::new(Semaphore::new(MAX_ARCHIVES)),
+        edits: Edits::default(),
         shutdown,
     };
     Router::new()
