@@ -22,6 +22,7 @@ mod params;
 mod paths;
 mod ports;
 mod processes;
+mod proxied;
 mod proxy;
 mod reading;
 mod search;
