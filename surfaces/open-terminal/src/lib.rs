@@ -29,6 +29,7 @@ mod search;
 mod socket;
 mod terminals;
 mod unattached;
+mod unauthenticated;
 mod upload;
 mod view;
 mod writing;
@@ -48,9 +49,7 @@ use cwd::Cwds;
 use edits::Edits;
 use failure::Failure;
 use unattached::Attachments;
-
-/// Maximum number of WebSockets that have not sent a token yet.
-const MAX_UNAUTHENTICATED: usize = 32;
+use unauthenticated::Unauthenticated;
 
 /// Maximum number of archives that are packed at once.
 const MAX_ARCHIVES: usize = 4;
@@ -61,7 +60,7 @@ struct Server {
     shared: Shared,
     cwds: Cwds,
     attachments: Attachments,
-    unauthenticated: Arc<Semaphore>,
+    unauthenticated: Unauthenticated,
     /// Archives that are packed.
     archives: Arc<Semaphore>,
     edits: Edits,
@@ -75,7 +74,7 @@ pub fn routes(shared: Shared, shutdown: CancellationToken) -> Router {
         shared,
         cwds: Cwds::default(),
         attachments: Attachments::new(shutdown.clone()),
-        unauthenticated: Arc::new(Semaphore::new(MAX_UNAUTHENTICATED)),
+        unauthenticated: Unauthenticated::default(),
         archives: Arc::new(Semaphore::new(MAX_ARCHIVES)),
         edits: Edits::default(),
         shutdown,
