@@ -1,5 +1,6 @@
 //! Downloads of several files or directories as one ZIP archive. It is packed while it is sent.
 
+use std::error::Error as StdError;
 use std::io::{self, Read, Write};
 use std::path::Component;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::SyncIoBridge;
+use tracing::debug;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
@@ -84,7 +86,8 @@ pub(crate) async fn archive(
     let (sender, receiver) = mpsc::channel(PIECES);
     let packing = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        Pack { client: chat.client, sandbox }.pack(&roots, Pieces::new(sender))
+        let packed = Pack { client: chat.client, sandbox }.pack(&roots, Pieces::new(sender));
+        packed.inspect_err(|error| debug!(error = error as &dyn StdError, "an archive is incomplete"))
     });
     let headers = [(CONTENT_TYPE, "application/zip".to_owned()), (CONTENT_DISPOSITION, disposition)];
     let response: Response = (headers, Body::from_stream(content(receiver, packing))).into_response();

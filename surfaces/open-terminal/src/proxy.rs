@@ -3,6 +3,7 @@
 //! The response is shown in a page of Open WebUI. So it gets an origin of its own, and no header that changes the
 //! browser's state for Open WebUI.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +17,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use sandbox_api::{ErrorCode, TOKEN_HEADER};
 use tokio::time::timeout;
+use tracing::debug;
 
 use crate::Answer;
 use crate::access::Chat;
@@ -127,6 +129,7 @@ fn to_client(headers: &mut HeaderMap) {
 }
 
 fn broken(error: hyper::Error) -> Failure {
+    debug!(error = &error as &dyn StdError, "the connection to a server in a sandbox broke");
     Failure::new(StatusCode::BAD_GATEWAY, format_args!("the connection to the server broke: {error}"))
 }
 

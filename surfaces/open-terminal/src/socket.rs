@@ -3,6 +3,7 @@
 //! The first message has the token: `{"type":"auth","token":…}`. Until then a client holds one of few slots for a short
 //! time. After it, text messages are `{"type":"resize","cols":…,"rows":…}`. The id in the path selects the sandbox.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -16,6 +17,7 @@ use surface_caller::Caller;
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use toolbox::Namespace;
+use tracing::{debug, warn};
 
 use crate::access::{self, Visitor};
 use crate::terminals::{self, Address, is_gone};
@@ -78,6 +80,12 @@ impl Close {
     const OTHER_USER: Self = Self { code: FORBIDDEN, reason: "the terminal belongs to another user" };
     const NO_TERMINAL: Self = Self { code: UNKNOWN, reason: "there is no such terminal" };
     const FAILED: Self = Self { code: close_code::ERROR, reason: "the terminal cannot be reached" };
+
+    /// For a connection to the terminal that has broken.
+    fn broken(error: &ClientError) -> Self {
+        debug!(error = error as &dyn StdError, "the connection to a terminal broke");
+        Self::FAILED
+    }
 }
 
 /// What a viewer is attached to.
@@ -163,7 +171,13 @@ async fn authenticate(receiver: &mut Receiver, server: &Server, head: &Parts) ->
 /// Finds the terminal and attaches to it. Only a user whom the request names can be another one: the id is enough.
 async fn attach(server: &Server, head: &Parts, caller: &Caller, id: &str) -> Result<View, Close> {
     let address = Address::parse(id).ok_or(Close::NO_TERMINAL)?;
-    let failed = |error: ClientError| if is_gone(&error) { Close::NO_TERMINAL } else { Close::FAILED };
+    let failed = |error: ClientError| {
+        if is_gone(&error) {
+            return Close::NO_TERMINAL;
+        }
+        warn!(error = &error as &dyn StdError, terminal = id, "the connection to a terminal failed");
+        Close::FAILED
+    };
     let key = caller.client.get(&address.sandbox).await.map_err(failed)?.session_key;
     if !Namespace::is_of_client(&caller.token_name, &key) {
         return Err(Close::NO_TERMINAL);
@@ -212,8 +226,8 @@ async fn receive(receiver: &mut Receiver, keyboard: &mut Keyboard, pinged: &Noti
             Message::Pong(_) => Ok(()),
             Message::Close(_) => return Close::DISCONNECTED,
         };
-        if sent.is_err() {
-            return Close::FAILED;
+        if let Err(error) = sent {
+            return Close::broken(&error);
         }
     }
 }
@@ -229,7 +243,7 @@ async fn send(sender: &mut Sender, events: &mut TerminalEvents, pinged: &Notify)
                 Some(Ok(TerminalEvent::Output(data))) => sender.send(Message::Binary(data)).await,
                 Some(Ok(TerminalEvent::Exit { .. })) | None => return Close::ENDED,
                 Some(Ok(TerminalEvent::Size { .. } | TerminalEvent::NotDone(_))) => Ok(()),
-                Some(Err(_)) => return Close::FAILED,
+                Some(Err(error)) => return Close::broken(&error),
             },
             _ = pings.tick() => sender.send(Message::Ping(bytes::Bytes::new())).await,
             () = pinged.notified() => sender.flush().await,
