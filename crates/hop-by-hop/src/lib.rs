@@ -1,15 +1,26 @@
-//! Hop-by-hop headers (RFC 9110, section 7.6.1).
+//! Headers that a program must not forward as they are.
 //!
-//! A program that forwards an HTTP message removes them: the daemon's preview gateway, its egress, and the agent's
-//! proxy. The framing of the body is handled here as well, because two implementations that read a body differently
+//! Every forwarder removes the hop-by-hop headers (RFC 9110, section 7.6.1): the daemon's preview gateway, its egress,
+//! the proxy for Open WebUI, and the agent's proxy. The framing of the body is handled here as well, because two implementations that read a body differently
 //! see two different messages. A protocol upgrade is removed like the rest. A forwarder that supports it must add it
 //! again.
+//!
+//! The preview gateway and the proxy for Open WebUI show servers of sandboxes. They also remove what a client or a server
+//! claims about the other side, and rewrite addresses of the server itself.
+
+mod claims;
+mod host_wide;
+mod location;
 
 use http::HeaderMap;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
+
+pub use claims::remove_claims;
+pub use host_wide::remove_host_wide;
+pub use location::{path_on_server, rewrite_locations};
 
 /// Headers that are hop-by-hop even if no Connection header names them.
 const ALWAYS: [HeaderName; 8] = [

@@ -5,7 +5,7 @@
 //! makes guessing visible and cheap to answer, and keeps the log short.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -32,21 +32,19 @@ const SWEEP_EVERY: u32 = 256;
 /// Addresses whose failures are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Source {
-    V4(Ipv4Addr),
-    /// The first 64 bits, because a single host may have any number of addresses below them (RFC 7421).
-    V6([u16; 4]),
+    One(IpAddr),
     /// All other addresses, while too many addresses fail.
     Others,
 }
 
-impl Source {
-    fn of(peer: IpAddr) -> Self {
-        match peer.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Self::V6([a, b, c, d])
-            }
+/// Returns the address that stands for all those of a single host. Of an IPv6 address, this is the first 64 bits, because
+/// a host may have any number of addresses below them (RFC 7421).
+pub fn source_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::from([a, b, c, d, 0, 0, 0, 0]).into()
         }
     }
 }
@@ -82,7 +80,7 @@ impl<C: Clock + Clone> Throttle<C> {
         if self.failures.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP_EVERY) || is_full() {
             self.limiter.retain_recent();
         }
-        let source = if is_full() { Source::Others } else { Source::of(peer) };
+        let source = if is_full() { Source::Others } else { Source::One(source_of(peer)) };
         self.limiter.check_key(&source).map_err(|until| until.wait_time_from(self.clock.now()))
     }
 }

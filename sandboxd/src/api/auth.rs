@@ -140,7 +140,7 @@ pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Opti
 }
 
 /// Address of the client. Requests without one share a single counter.
-fn peer_of(of: &Extensions) -> IpAddr {
+pub(super) fn peer_of(of: &Extensions) -> IpAddr {
     of.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)
 }
 

@@ -4,6 +4,7 @@
 //! without a socket. They carry the caller's token, address, `Host` and `Origin`, so authentication, limits, log and
 //! metrics treat them like the caller's own.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use listen::slot::ConnectionSlot;
+use listen::throttle::source_of;
 use sandbox_client::{Body, Client, Connection, Transport, TransportError};
 use surface_caller::{Caller, Callers, WrongToken};
 use tokio::io::DuplexStream;
@@ -74,6 +76,10 @@ impl Callers for Routes {
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken> {
         let name = auth::check_late(&self.state, &head.extensions, token).ok_or(WrongToken)?;
         Ok(self.caller_with(head, token, name.to_string()))
+    }
+
+    fn source(&self, head: &Parts) -> IpAddr {
+        source_of(auth::peer_of(&head.extensions))
     }
 }
 

@@ -6,11 +6,10 @@
 
 use std::net::IpAddr;
 
-use hop_by_hop::is_upgrade;
+use hop_by_hop::{is_upgrade, path_on_server};
 use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName,
-    HeaderValue, ORIGIN, REFERER, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    REFERER, REFERRER_POLICY, TRAILER, UPGRADE,
 };
 
 use super::location;
@@ -18,35 +17,6 @@ use super::location;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
-
-/// Headers from which servers take the client's address or the requested URL, besides every `x-forwarded-…`. The framing
-/// headers are listed for their names with underscores, which WSGI does not distinguish.
-const CLAIMS: [&str; 16] = [
-    "cf-connecting-ip",
-    "client-ip",
-    "content-length",
-    "forwarded",
-    "proxy",
-    "transfer-encoding",
-    "true-client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-host",
-    "x-original-forwarded-for",
-    "x-original-host",
-    "x-original-url",
-    "x-real-ip",
-    "x-remote-addr",
-    "x-rewrite-url",
-];
-
-/// Whether a visitor could forge its identity with a header of this name.
-fn is_claim(name: &HeaderName) -> bool {
-    let plain = name.as_str().replace('_', "-");
-    let frames = [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name);
-    !frames && (plain.starts_with("x-forwarded") || CLAIMS.contains(&plain.as_str()))
-}
 
 /// Public side of a request: how the visitor reaches the preview.
 #[derive(Debug, Clone)]
@@ -79,9 +49,9 @@ impl RequestContext {
     pub(super) fn to_sandbox(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
-        let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+        hop_by_hop::remove_claims(headers);
         // The gateway itself handles `Expect`, and forwards no trailers.
-        for name in claims.into_iter().chain([EXPECT, TRAILER]) {
+        for name in [EXPECT, TRAILER] {
             headers.remove(name);
         }
         if let Some(protocol) = upgrade {
@@ -112,18 +82,16 @@ impl RequestContext {
     pub(super) fn to_visitor(&self, headers: &mut HeaderMap) {
         let upgrade = headers.get(UPGRADE).cloned().filter(|_| is_upgrade(headers));
         hop_by_hop::strip(headers);
-        // Some apply to the name `localhost` and would outlive the preview. Others affect the browser's data of the
-        // whole host name or domain, including other previews and the chat app. Trailers are not forwarded.
-        for name in [STRICT_TRANSPORT_SECURITY, ALT_SVC, CLEAR_SITE_DATA, TRAILER] {
-            headers.remove(name);
-        }
+        // Some would outlive the preview, or affect other previews and the chat app. Trailers are not forwarded.
+        hop_by_hop::remove_host_wide(headers);
+        headers.remove(TRAILER);
         if let Some(protocol) = upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         }
         location::rewrite_redirects(headers, self.port);
         let allowed = headers.get(ACCESS_CONTROL_ALLOW_ORIGIN);
-        if allowed.is_some_and(|origin| location::path_on_server(origin.as_bytes(), self.port) == Some(b"")) {
+        if allowed.is_some_and(|origin| path_on_server(origin.as_bytes(), self.port) == Some(b"")) {
             set(headers, ACCESS_CONTROL_ALLOW_ORIGIN, self.origin());
         }
         // By default a browser sends other sites the origin, which may contain the link's token.
@@ -255,10 +223,11 @@ mod tests {
             ("strict-transport-security", "max-age=1"),
             ("clear-site-data", "\"*\""),
             ("trailer", "clear-site-data"),
+            ("x-accel-redirect", "/internal/secret"),
             ("access-control-allow-origin", "http://localhost:3000"),
         ]);
         example().to_visitor(&mut answered);
-        for gone in ["strict-transport-security", "clear-site-data", "trailer"] {
+        for gone in ["strict-transport-security", "clear-site-data", "trailer", "x-accel-redirect"] {
             assert_eq!(get(&answered, gone), "", "{gone}");
         }
         assert_eq!(get(&answered, "access-control-allow-origin"), "http://3000-x.localhost:8081");

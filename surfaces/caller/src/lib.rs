@@ -5,6 +5,7 @@
 
 mod bodies;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -46,6 +47,10 @@ pub trait Callers: Send + Sync + 'static {
     /// Returns the caller of a request without a token in its head, who has sent the token in another way. A wrong
     /// token counts like that of a request.
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken>;
+
+    /// Returns the address that a request without a token comes from. Addresses that a single client may have are one:
+    /// of an IPv6 address, only the first 64 bits are not zero.
+    fn source(&self, head: &Parts) -> IpAddr;
 }
 
 /// The token is unknown.

@@ -1,12 +1,15 @@
 //! Downloads of several files or directories as one ZIP archive. It is packed while it is sent.
 
+use std::error::Error as StdError;
 use std::io::{self, Read, Write};
 use std::path::Component;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures::{Stream, StreamExt, future, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -16,8 +19,11 @@ use sandbox_client::{ArchiveFormat, Client};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::SyncIoBridge;
+use tracing::debug;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
@@ -39,6 +45,9 @@ const ENTRY_BYTES: usize = 256;
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// How long a client may take no piece. A client that stops reading must not keep others from archives.
+const CLIENT_STALL: Duration = Duration::from_secs(60);
+
 /// Name of an archive with several paths.
 const DEFAULT_NAME: &str = "download";
 
@@ -50,7 +59,7 @@ pub(crate) struct Archive {
 pub(crate) async fn archive(
     State(server): State<Server>,
     chat: Chat,
-    Json(request): Json<Archive>,
+    Json(request, _): Json<Archive>,
 ) -> Answer {
     if request.paths.is_empty() || request.paths.len() > MAX_PATHS {
         return Err(Failure::bad_request(format_args!("`paths` must have 1 to {MAX_PATHS} entries")));
@@ -75,17 +84,24 @@ pub(crate) async fn archive(
     };
     let disposition = format!("attachment; filename=\"{}.zip\"", in_header(name));
     let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::task::spawn_blocking(move || {
+    let packing = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let packed = Pack { client: chat.client, sandbox }.pack(&roots, Pieces::new(sender.clone()));
-        if let Err(error) = packed {
-            // The client learns that the archive is incomplete.
-            let _ = sender.blocking_send(Err(error));
-        }
+        let packed = Pack { client: chat.client, sandbox }.pack(&roots, Pieces::new(sender));
+        packed.inspect_err(|error| debug!(error = error as &dyn StdError, "an archive is incomplete"))
     });
     let headers = [(CONTENT_TYPE, "application/zip".to_owned()), (CONTENT_DISPOSITION, disposition)];
-    let response: Response = (headers, Body::from_stream(ReceiverStream::new(receiver))).into_response();
+    let response: Response = (headers, Body::from_stream(content(receiver, packing))).into_response();
     Ok(response)
+}
+
+/// The pieces, and an error after them if the archive is incomplete, so that the client does not take it for whole.
+fn content(
+    pieces: mpsc::Receiver<Bytes>,
+    packing: JoinHandle<io::Result<()>>,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let problem = async { packing.await.unwrap_or_else(|panic| Err(io::Error::other(panic))).err() };
+    let problem = stream::once(problem).filter_map(|problem| future::ready(problem.map(Err)));
+    ReceiverStream::new(pieces).map(Ok).chain(problem)
 }
 
 /// Replaces what a quoted name in a header cannot have, or browsers interpret differently.
@@ -103,20 +119,25 @@ struct Root {
 impl Root {
     /// Name of an entry in the archive: below the name of the directory. A file is packed alone.
     fn name_of(&self, entry: &tar::Entry<'_, impl Read>) -> Option<String> {
-        let root = paths::name_of(&self.path).to_owned();
+        let root = portable(paths::name_of(&self.path));
         if !self.is_directory {
             return Some(root);
         }
         let (path, mut parts) = (entry.path().ok()?, vec![root]);
         for part in path.components() {
             match part {
-                Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+                Component::Normal(part) => parts.push(portable(&part.to_string_lossy())),
                 Component::CurDir => {}
                 _ => return None,
             }
         }
         Some(parts.join("/"))
     }
+}
+
+/// Replaces backslashes, because they separate directories where Windows unpacks the archive.
+fn portable(part: &str) -> String {
+    part.replace('\\', "_")
 }
 
 /// Packs files of a sandbox. Runs on a thread that may block.
@@ -183,25 +204,33 @@ fn time_of(seconds: u64) -> zip::DateTime {
     zip_time.unwrap_or_default()
 }
 
-/// Sends what is written in pieces. Fails when the client has left.
+/// Sends what is written in pieces. Fails when the client has left or reads nothing.
 struct Pieces {
-    sender: mpsc::Sender<io::Result<Bytes>>,
+    sender: mpsc::Sender<Bytes>,
     piece: Vec<u8>,
 }
 
 impl Pieces {
-    fn new(sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
+    fn new(sender: mpsc::Sender<Bytes>) -> Self {
         Self { sender, piece: Vec::with_capacity(PIECE_BYTES) }
     }
 
     fn send(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        self.sender.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        Handle::current().block_on(deliver(&self.sender, piece.into()))
     }
 
     fn finish(mut self) -> io::Result<()> {
         self.send()
     }
+}
+
+/// Waits until the client takes a piece.
+async fn deliver(sender: &mpsc::Sender<Bytes>, piece: Bytes) -> io::Result<()> {
+    sender.send_timeout(piece, CLIENT_STALL).await.map_err(|error| match error {
+        SendTimeoutError::Timeout(_) => io::ErrorKind::TimedOut.into(),
+        SendTimeoutError::Closed(_) => io::ErrorKind::BrokenPipe.into(),
+    })
 }
 
 impl Write for Pieces {
@@ -221,12 +250,55 @@ impl Write for Pieces {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_gets_an_incomplete_archive() {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let packing = tokio::spawn(async move {
+            loop {
+                deliver(&sender, Bytes::from_static(b"piece")).await?;
+            }
+        });
+        while !packing.is_finished() {
+            sleep(CLIENT_STALL).await;
+        }
+        let read: Vec<_> = content(receiver, packing).collect().await;
+        assert_eq!(read.iter().filter(|piece| piece.is_ok()).count(), PIECES);
+        assert_eq!(read.last().unwrap().as_ref().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn a_name_in_a_header_is_plain() {
         assert_eq!(in_header("my file (1).txt"), "my file (1).txt");
         assert_eq!(in_header("a\"\r\nb/é"), "a___b__");
+    }
+
+    fn names_of(root: &Root, paths: &[&str]) -> Vec<Option<String>> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for path in paths {
+            let mut header = tar::Header::new_gnu();
+            // Directly, because the library refuses some names.
+            header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_size(0);
+            header.set_cksum();
+            tar.append(&header, io::empty()).unwrap();
+        }
+        let bytes = tar.into_inner().unwrap();
+        let mut tar = tar::Archive::new(bytes.as_slice());
+        tar.entries().unwrap().map(|entry| root.name_of(&entry.unwrap())).collect()
+    }
+
+    #[test]
+    fn the_name_of_an_entry_leads_to_no_other_directory() {
+        let root = Root { path: "/vercel/sandbox/workspace/a\\b".into(), is_directory: true };
+        let given = ["./c/d", "..\\..\\evil", "C:\\evil\\e", "../evil", "/evil"];
+        let wanted = [Some("a_b/c/d"), Some("a_b/.._.._evil"), Some("a_b/C:_evil_e"), None, None];
+        assert_eq!(names_of(&root, &given), wanted.map(|name| name.map(str::to_owned)));
+        let file = Root { is_directory: false, ..root };
+        assert_eq!(names_of(&file, &["x"]), [Some("a_b".to_owned())]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) async fn get(State(server): State<Server>, chat: Chat) -> Answer {
 pub(crate) async fn set(
     State(server): State<Server>,
     chat: Chat,
-    Json(Directory { path }): Json<Directory>,
+    Json(Directory { path }, _): Json<Directory>,
 ) -> Answer {
     let path = paths::writable(&path, &server.cwds.of(&chat))?;
     let listed = chat.client.list_files(&chat.open().await?, &path, 1, 1, None).await;

@@ -1,5 +1,6 @@
 //! Error responses.
 
+use std::error::Error as StdError;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use http::header::RETRY_AFTER;
 use sandbox_api::ErrorCode;
 use sandbox_client::Error as ClientError;
 use serde_json::json;
+use tracing::warn;
 
 use crate::discovery::json_response;
 
@@ -31,6 +33,11 @@ impl Failure {
     /// For a limit that other requests have reached.
     pub(crate) fn busy(detail: impl Display) -> Self {
         Self { retry_after: Some(RETRY), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// For a bug.
+    pub(crate) fn internal(detail: impl Display) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
     pub(crate) fn bad_request(detail: impl Display) -> Self {
@@ -69,7 +76,11 @@ impl From<ClientError> for Failure {
                 (status, body.error.clone())
             }
             ClientError::TooLong { .. } => (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
-            _ => (StatusCode::BAD_GATEWAY, error.to_string()),
+            _ => {
+                // The daemon has logged what it refused, but not this.
+                warn!(error = &error as &dyn StdError, "a request to the daemon failed");
+                (StatusCode::BAD_GATEWAY, error.to_string())
+            }
         };
         Self { status, detail, retry_after: error.retry_after() }
     }
@@ -96,4 +107,30 @@ pub(crate) fn is_missing(error: &ClientError, resource: &str) -> bool {
         body.code == ErrorCode::NotFound
             && body.details.get("resource").is_some_and(|found| found == resource)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::Arc;
+
+    use sandbox_client::TransportError;
+    use tracing::subscriber;
+
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_failed_request_is_logged_and_not_shown() {
+        let (mut log, writer) = std::io::pipe().unwrap();
+        let logger = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(writer)).finish();
+        let cause = TransportError::broken("connection reset by peer");
+        let failure = subscriber::with_default(logger, || Failure::from(ClientError::Broken(cause)));
+        assert_eq!(
+            (failure.status, failure.detail()),
+            (StatusCode::BAD_GATEWAY, "sandboxd does not respond")
+        );
+        let mut logged = String::new();
+        log.read_to_string(&mut logged).unwrap();
+        assert!(logged.contains("WARN") && logged.contains("connection reset by peer"), "{logged}");
+    }
 }

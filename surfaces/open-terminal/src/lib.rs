@@ -22,12 +22,14 @@ mod params;
 mod paths;
 mod ports;
 mod processes;
+mod proxied;
 mod proxy;
 mod reading;
 mod search;
 mod socket;
 mod terminals;
 mod unattached;
+mod unauthenticated;
 mod upload;
 mod view;
 mod writing;
@@ -44,11 +46,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use cwd::Cwds;
+use edits::Edits;
 use failure::Failure;
 use unattached::Attachments;
-
-/// Maximum number of WebSockets that have not sent a token yet.
-const MAX_UNAUTHENTICATED: usize = 32;
+use unauthenticated::Unauthenticated;
 
 /// Maximum number of archives that are packed at once.
 const MAX_ARCHIVES: usize = 4;
@@ -59,9 +60,10 @@ struct Server {
     shared: Shared,
     cwds: Cwds,
     attachments: Attachments,
-    unauthenticated: Arc<Semaphore>,
+    unauthenticated: Unauthenticated,
     /// Archives that are packed.
     archives: Arc<Semaphore>,
+    edits: Edits,
     shutdown: CancellationToken,
 }
 
@@ -72,8 +74,9 @@ pub fn routes(shared: Shared, shutdown: CancellationToken) -> Router {
         shared,
         cwds: Cwds::default(),
         attachments: Attachments::new(shutdown.clone()),
-        unauthenticated: Arc::new(Semaphore::new(MAX_UNAUTHENTICATED)),
+        unauthenticated: Unauthenticated::default(),
         archives: Arc::new(Semaphore::new(MAX_ARCHIVES)),
+        edits: Edits::default(),
         shutdown,
     };
     Router::new()

@@ -28,7 +28,7 @@ pub(crate) struct Move {
 pub(crate) async fn mkdir(
     State(server): State<Server>,
     chat: Chat,
-    Json(made): Json<MakeDirectory>,
+    Json(made, _): Json<MakeDirectory>,
 ) -> Answer {
     let path = paths::writable(&made.path, &server.cwds.of(&chat))?;
     chat.client.make_dir(&chat.open().await?, path.as_str()).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn delete(State(server): State<Server>, chat: Chat, params: Par
     Ok(ok(&json!({ "path": path, "type": kind })))
 }
 
-pub(crate) async fn rename(State(server): State<Server>, chat: Chat, Json(request): Json<Move>) -> Answer {
+pub(crate) async fn rename(State(server): State<Server>, chat: Chat, Json(request, _): Json<Move>) -> Answer {
     let cwd = server.cwds.of(&chat);
     let (from, to) = (paths::writable(&request.source, &cwd)?, paths::writable(&request.destination, &cwd)?);
     let request = MoveFile { from: from.clone(), to: to.clone(), overwrite: None };

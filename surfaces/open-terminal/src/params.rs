@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
+use surface_caller::BodyShare;
 
 use crate::Server;
 use crate::failure::Failure;
@@ -79,8 +80,8 @@ impl FromRequestParts<Server> for Params {
     }
 }
 
-/// A JSON body.
-pub(crate) struct Json<T>(pub(crate) T);
+/// A JSON body, and its share of the memory for bodies. A handler keeps the share as long as it keeps a large argument.
+pub(crate) struct Json<T>(pub(crate) T, pub(crate) BodyShare);
 
 impl<T: DeserializeOwned> FromRequest<Server> for Json<T> {
     type Rejection = Failure;
@@ -88,10 +89,9 @@ impl<T: DeserializeOwned> FromRequest<Server> for Json<T> {
     async fn from_request(request: Request<Body>, server: &Server) -> Result<Self, Failure> {
         let (head, body) = request.into_parts();
         let read = server.shared.bodies.read(&head.headers, body).await;
-        // The share is held while the body is decoded.
-        let (body, _share) = read.map_err(|error| Failure::new(error.status(), error))?;
+        let (body, share) = read.map_err(|error| Failure::new(error.status(), error))?;
         // The message may repeat what the caller sent, so only short ones are returned.
-        serde_json::from_slice(&body).map(Self).map_err(|error| {
+        serde_json::from_slice(&body).map(|value| Self(value, share)).map_err(|error| {
             let message: String = error.to_string().chars().take(200).collect();
             Failure::new(StatusCode::UNPROCESSABLE_ENTITY, format_args!("the body is invalid: {message}"))
         })

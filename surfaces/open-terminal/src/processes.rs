@@ -67,7 +67,7 @@ pub(crate) async fn run(
     State(server): State<Server>,
     chat: Chat,
     params: Params,
-    Json(request): Json<Run>,
+    Json(request, share): Json<Run>,
 ) -> Answer {
     let wanted = Wanted { offset: 0, ..Wanted::of(&params)? };
     let cwd = server.cwds.of(&chat);
@@ -85,6 +85,7 @@ pub(crate) async fn run(
     };
     let sandbox = chat.open().await?;
     let command = chat.client.start(&sandbox, &start).await?.command_id;
+    drop((start, share));
     let mut result = observe(&chat.client, &sandbox, &command, wanted).await?;
     result["command"] = request.command.into();
     result["cwd"] = cwd.into();
@@ -111,7 +112,11 @@ pub(crate) async fn status(chat: Chat, Path(id): Path<String>, params: Params) -
     Ok(ok(&status.map_err(failure_of)?))
 }
 
-pub(crate) async fn input(chat: Chat, Path(id): Path<String>, Json(Input { input }): Json<Input>) -> Answer {
+pub(crate) async fn input(
+    chat: Chat,
+    Path(id): Path<String>,
+    Json(Input { input }, _): Json<Input>,
+) -> Answer {
     let (command, text) = (command_of(&id)?, unescaped(&input));
     let sandbox = chat.find().await?.ok_or_else(no_process)?;
     let sent = match text.as_str() {

@@ -1,10 +1,8 @@
 //! The content of a file for the model: `read_file`.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use sandbox_client::{Error as ClientError, FileContent};
 use serde_json::json;
 
@@ -12,7 +10,7 @@ use crate::access::Chat;
 use crate::discovery::ok;
 use crate::failure::{Failure, is_missing_file};
 use crate::params::Params;
-use crate::view::{kind_of, secured};
+use crate::view::{kind_of, shown};
 use crate::{Answer, Server, paths};
 
 /// How much of a file is read to find its lines.
@@ -22,7 +20,7 @@ const MAX_SCAN_BYTES: usize = 64 * 1024 * 1024;
 const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
 /// Maximum size of an image.
-const MAX_IMAGE_BYTES: usize = 16 * 1024 * 1024;
+const MAX_IMAGE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Lines of a file, counted from 1, inclusive.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +50,7 @@ pub(crate) async fn read(State(server): State<Server>, chat: Chat, params: Param
         Ok((content, total_lines)) => {
             Ok(ok(&json!({ "path": path, "total_lines": total_lines, "content": content })))
         }
-        Err(NoText::Binary) => image(&chat, &path).await,
+        Err(NoText::Binary) => image(&path, open(&chat, &path).await?),
         Err(NoText::TextTooLong) => Err(Failure::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format_args!("the lines have more than {MAX_TEXT_BYTES} bytes: set start_line and end_line"),
@@ -137,24 +135,70 @@ impl Utf8 {
     }
 }
 
-/// The bytes of an image. Other files that are not text are of no use to a model.
-async fn image(chat: &Chat, path: &str) -> Answer {
+/// The bytes of an image, which are passed on as they arrive. Other files that are not text are of no use to a model.
+fn image(path: &str, content: FileContent) -> Answer {
     let kind = kind_of(path);
-    let content = open(chat, path).await?;
     if !kind.as_bytes().starts_with(b"image/") {
         let size = content.total_bytes().unwrap_or_default();
         let kind = kind.to_str().unwrap_or_default();
         let detail = format!("Unsupported binary file type: {kind} ({size} bytes)");
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let bytes = content.bytes(MAX_IMAGE_BYTES).await?;
-    let response: Response = ([(CONTENT_TYPE, kind)], bytes).into_response();
-    Ok(secured(response))
+    if content.length().is_none_or(|length| length > MAX_IMAGE_BYTES) {
+        let detail = format!("the image has more than {MAX_IMAGE_BYTES} bytes");
+        return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+    }
+    Ok(shown(kind, content))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use axum::response::IntoResponse;
+    use futures::future::BoxFuture;
+    use futures::{FutureExt, stream};
+    use http::header::CONTENT_LENGTH;
+    use http::{Request, Response};
+    use sandbox_client::{Body, BoxError, Client, Connection, Transport, TransportError};
+
     use super::*;
+
+    /// A daemon whose files have this length, and whose content never arrives.
+    #[derive(Debug)]
+    struct Stalled(u64);
+
+    impl Transport for Stalled {
+        fn send(&self, _: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+            let content = Body::stream(stream::pending::<Result<bytes::Bytes, BoxError>>());
+            let response = Response::builder().header(CONTENT_LENGTH, self.0).body(content).unwrap();
+            async { Ok(response) }.boxed()
+        }
+
+        fn websocket_base(&self) -> String {
+            "ws://localhost".into()
+        }
+
+        fn connect(&self) -> BoxFuture<'static, Result<Box<dyn Connection>, TransportError>> {
+            async { Err(TransportError::connecting("no connections here")) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_image_is_not_read_into_memory() {
+        for (length, path, status) in [
+            (MAX_IMAGE_BYTES, "a.png", StatusCode::OK),
+            (MAX_IMAGE_BYTES + 1, "a.png", StatusCode::PAYLOAD_TOO_LARGE),
+            (1, "a.bin", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        ] {
+            let client = Client::with_transport(Arc::new(Stalled(length)), "token");
+            let sandbox = "sbx_0123456789abcdef".parse().unwrap();
+            let content = client.get_file(&sandbox, path, None).await.unwrap();
+            let response = image(path, content).into_response();
+            assert_eq!(response.status(), status, "{path}");
+            assert!(status != StatusCode::OK || response.headers()[CONTENT_LENGTH] == length.to_string());
+        }
+    }
 
     #[test]
     fn characters_may_span_pieces() {

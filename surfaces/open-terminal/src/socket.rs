@@ -1,8 +1,9 @@
 //! The WebSocket of a terminal. Binary messages carry bytes in both directions.
 //!
-//! The first message has the token: `{"type":"auth","token":…}`. Until then a client holds one of few places for a short
+//! The first message has the token: `{"type":"auth","token":…}`. Until then a client holds one of few slots for a short
 //! time. After it, text messages are `{"type":"resize","cols":…,"rows":…}`. The id in the path selects the sandbox.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -13,14 +14,15 @@ use http::request::Parts;
 use sandbox_client::{Error as ClientError, Keyboard, TerminalEvent, TerminalEvents};
 use serde::Deserialize;
 use surface_caller::Caller;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use toolbox::Namespace;
+use tracing::{debug, warn};
 
 use crate::access::{self, Visitor};
-use crate::failure::Failure;
 use crate::terminals::{self, Address, is_gone};
 use crate::unattached::Attachment;
+use crate::unauthenticated::Slot;
 use crate::{Answer, Server};
 
 /// Time in which the first message must arrive.
@@ -72,10 +74,18 @@ impl Close {
     const STOPPING: Self = Self { code: close_code::AWAY, reason: "the server is shutting down" };
     const NO_AUTH: Self =
         Self { code: UNAUTHENTICATED, reason: "the first message must be `auth` with a token" };
+    const CROWDED: Self =
+        Self { code: close_code::AGAIN, reason: "too many connections wait for their first message" };
     const WRONG_TOKEN: Self = Self { code: UNAUTHENTICATED, reason: "the token is wrong" };
     const OTHER_USER: Self = Self { code: FORBIDDEN, reason: "the terminal belongs to another user" };
     const NO_TERMINAL: Self = Self { code: UNKNOWN, reason: "there is no such terminal" };
     const FAILED: Self = Self { code: close_code::ERROR, reason: "the terminal cannot be reached" };
+
+    /// For a connection to the terminal that has broken.
+    fn broken(error: &ClientError) -> Self {
+        debug!(error = error as &dyn StdError, "the connection to a terminal broke");
+        Self::FAILED
+    }
 }
 
 /// What a viewer is attached to.
@@ -96,38 +106,46 @@ pub(crate) async fn attach_or_inspect(
         let visitor = Visitor::from_request_parts(&mut head, &server).await?;
         return terminals::inspect(&visitor, &id).await;
     };
-    let Ok(permit) = std::sync::Arc::clone(&server.unauthenticated).try_acquire_owned() else {
-        return Err(Failure::busy("too many connections wait for their first message: try again later"));
-    };
+    let slot = server.unauthenticated.slot(server.shared.callers.source(&head));
     Ok(upgrade
         .max_message_size(MAX_MESSAGE_BYTES)
         .max_frame_size(MAX_MESSAGE_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(MAX_UNSENT_BYTES)
-        .on_upgrade(move |socket| serve(socket, server, head, id, permit)))
+        .on_upgrade(move |socket| serve(socket, server, head, id, slot)))
 }
 
 /// Serves a connection. The head of its request keeps its share of the connection limit.
-async fn serve(socket: WebSocket, server: Server, head: Parts, id: String, permit: OwnedSemaphorePermit) {
+async fn serve(socket: WebSocket, server: Server, head: Parts, id: String, slot: Slot) {
     let (mut sender, mut receiver) = socket.split();
-    let shutdown = server.shutdown.clone();
-    let served = async {
-        let caller = match authenticate(&mut receiver, &server, &head).await {
-            Ok(caller) => caller,
-            Err(close) => return close,
-        };
-        drop(permit);
-        match attach(&server, &head, &caller, &id).await {
-            Ok(view) => carry(&mut sender, &mut receiver, view).await,
-            Err(close) => close,
+    let authenticated = tokio::select! {
+        biased;
+        authenticated = authenticate(&mut receiver, &server, &head) => authenticated,
+        () = slot.evicted() => Err(Close::CROWDED),
+        () = server.shutdown.cancelled() => Err(Close::STOPPING),
+    };
+    match authenticated {
+        Ok(caller) => {
+            drop(slot);
+            let viewed = async {
+                match attach(&server, &head, &caller, &id).await {
+                    Ok(view) => carry(&mut sender, &mut receiver, view).await,
+                    Err(close) => close,
+                }
+            };
+            let close = tokio::select! {
+                close = viewed => close,
+                () = server.shutdown.cancelled() => Close::STOPPING,
+            };
+            say_goodbye(sender, receiver, close).await;
         }
-    };
-    let close = tokio::select! {
-        close = served => close,
-        () = shutdown.cancelled() => Close::STOPPING,
-    };
-    // Delivery of the close frame is best effort.
-    let _ = timeout(CLOSE, say_goodbye(sender, receiver, close)).await;
+        // It keeps its slot to the end. If it has lost the slot, nothing waits for its answer.
+        Err(close) => tokio::select! {
+            biased;
+            () = say_goodbye(sender, receiver, close) => {}
+            () = slot.evicted() => {}
+        },
+    }
     drop(head);
 }
 
@@ -153,7 +171,13 @@ async fn authenticate(receiver: &mut Receiver, server: &Server, head: &Parts) ->
 /// Finds the terminal and attaches to it. Only a user whom the request names can be another one: the id is enough.
 async fn attach(server: &Server, head: &Parts, caller: &Caller, id: &str) -> Result<View, Close> {
     let address = Address::parse(id).ok_or(Close::NO_TERMINAL)?;
-    let failed = |error: ClientError| if is_gone(&error) { Close::NO_TERMINAL } else { Close::FAILED };
+    let failed = |error: ClientError| {
+        if is_gone(&error) {
+            return Close::NO_TERMINAL;
+        }
+        warn!(error = &error as &dyn StdError, terminal = id, "the connection to a terminal failed");
+        Close::FAILED
+    };
     let key = caller.client.get(&address.sandbox).await.map_err(failed)?.session_key;
     if !Namespace::is_of_client(&caller.token_name, &key) {
         return Err(Close::NO_TERMINAL);
@@ -202,8 +226,8 @@ async fn receive(receiver: &mut Receiver, keyboard: &mut Keyboard, pinged: &Noti
             Message::Pong(_) => Ok(()),
             Message::Close(_) => return Close::DISCONNECTED,
         };
-        if sent.is_err() {
-            return Close::FAILED;
+        if let Err(error) = sent {
+            return Close::broken(&error);
         }
     }
 }
@@ -219,7 +243,7 @@ async fn send(sender: &mut Sender, events: &mut TerminalEvents, pinged: &Notify)
                 Some(Ok(TerminalEvent::Output(data))) => sender.send(Message::Binary(data)).await,
                 Some(Ok(TerminalEvent::Exit { .. })) | None => return Close::ENDED,
                 Some(Ok(TerminalEvent::Size { .. } | TerminalEvent::NotDone(_))) => Ok(()),
-                Some(Err(_)) => return Close::FAILED,
+                Some(Err(error)) => return Close::broken(&error),
             },
             _ = pings.tick() => sender.send(Message::Ping(bytes::Bytes::new())).await,
             () = pinged.notified() => sender.flush().await,
@@ -230,14 +254,18 @@ async fn send(sender: &mut Sender, events: &mut TerminalEvents, pinged: &Notify)
     }
 }
 
-/// Sends a close frame and waits for the viewer's, discarding other messages. Closing a socket with unread data
-/// resets it, and the reset overtakes the last messages.
+/// Sends a close frame and waits a short time for the viewer's, discarding other messages. Closing a socket with unread
+/// data resets it, and the reset overtakes the last messages.
 async fn say_goodbye(mut sender: Sender, mut receiver: Receiver, Close { code, reason }: Close) {
     if code == Close::DISCONNECTED.code {
         return;
     }
     let close = CloseFrame { code, reason: reason.into() };
-    if sender.send(Message::Close(Some(close))).await.is_ok() {
-        while let Some(Ok(_)) = receiver.next().await {}
-    }
+    let goodbye = async {
+        if sender.send(Message::Close(Some(close))).await.is_ok() {
+            while let Some(Ok(_)) = receiver.next().await {}
+        }
+    };
+    // Delivery of the close frame is best effort.
+    let _ = timeout(CLOSE, goodbye).await;
 }

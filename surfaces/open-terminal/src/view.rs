@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use sandbox_api::files::FileKind;
+use sandbox_client::FileContent;
 use serde_json::json;
 
 use crate::access::Chat;
@@ -47,14 +48,17 @@ pub(crate) async fn serve(chat: Chat, Path(path): Path<String>) -> Answer {
 }
 
 async fn content(chat: &Chat, path: &str) -> Answer {
-    let content = reading::open(chat, path).await?;
+    Ok(shown(kind_of(path), reading::open(chat, path).await?))
+}
+
+/// Responds with the content of a file. It is passed on as it arrives.
+pub(crate) fn shown(kind: HeaderValue, content: FileContent) -> Response {
     let length = content.length();
-    let mut response: Response =
-        ([(CONTENT_TYPE, kind_of(path))], Body::from_stream(content)).into_response();
+    let mut response: Response = ([(CONTENT_TYPE, kind)], Body::from_stream(content)).into_response();
     if let Some(length) = length {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
-    Ok(secured(response))
+    secured(response)
 }
 
 /// Media type of a file, by its name.

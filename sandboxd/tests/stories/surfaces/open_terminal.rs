@@ -240,7 +240,10 @@ async fn two_chats_never_share_a_sandbox() {
 async fn a_request_that_cannot_work_is_explained() {
     let daemon = Daemon::start().await;
     let chat = Chat::of(&daemon, "ann", "1");
-    chat.output("ln -s /etc outside; mkfifo fifo; printf 'a\\0b' >binary; echo x >text; mkdir dir").await;
+    chat.output(
+        "ln -s /etc outside; mkfifo fifo; printf 'a\\0b' >binary; echo x >text; mkdir dir; truncate -s 17M large.png",
+    )
+    .await;
     for (method, path, body, status, detail) in [
         ("GET", "/files/read?path=/etc/passwd", json!(null), 403, "outside"),
         ("GET", "/files/read?path=../../../etc/passwd", json!(null), 403, "outside"),
@@ -248,6 +251,7 @@ async fn a_request_that_cannot_work_is_explained() {
         ("GET", "/files/read?path=fifo", json!(null), 400, ""),
         ("GET", "/files/read?path=dir", json!(null), 400, ""),
         ("GET", "/files/read?path=binary", json!(null), 415, "Unsupported binary file type"),
+        ("GET", "/files/read?path=large.png", json!(null), 413, "the image has more than"),
         ("GET", "/files/read?path=a%00b", json!(null), 400, "NUL"),
         ("GET", "/files/read", json!(null), 422, "`path` is required"),
         ("GET", "/files/read?path=none", json!(null), 404, "File not found"),

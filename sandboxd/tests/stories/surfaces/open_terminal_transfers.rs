@@ -82,10 +82,12 @@ async fn a_user_uploads_and_downloads_files() {
 /// Responds to any request with what it received.
 const SERVER: &str = r#"cat >server.js <<'END'
 require('http').createServer((req, res) => {
+  const location = { '/back/': 'http://localhost:4321/c', '/away': 'http://192.0.2.1/' }[req.url];
+  if (location) return res.writeHead(302, { location }).end();
   let body = '';
   req.on('data', (data) => body += data).on('end', () => {
     res.writeHead(req.url === '/missing' ? 404 : 200, { 'set-cookie': 'a=b', 'content-type': 'text/html',
-      'content-security-policy': "default-src *", 'clear-site-data': '"*"', 'x-own': '1' });
+      'content-security-policy': "default-src *", 'clear-site-data': '"*"', 'www-authenticate': 'Basic', 'x-own': '1' });
     res.end(JSON.stringify({ method: req.method, url: req.url, headers: req.headers, body }));
   });
 }).listen(4321, '127.0.0.1');
@@ -103,7 +105,8 @@ async fn a_server_in_the_sandbox_is_shown() {
     };
     until("the server listens", is_up).await;
     let request = chat.request("POST", "/proxy/4321/a%2Fb:c?d=e%20f").body("posted");
-    let answer = Answer::to(request.header("cookie", "secret=1").header("x-own", "kept")).await;
+    let request = request.header("cookie", "secret=1").header("x-own", "kept");
+    let answer = Answer::to(request.header("x-forwarded-for", "192.0.2.1")).await;
     let seen = ok_page(&answer);
     assert_eq!(
         (&seen["method"], &seen["url"], &seen["body"]),
@@ -111,11 +114,12 @@ async fn a_server_in_the_sandbox_is_shown() {
     );
     let headers = seen["headers"].as_object().unwrap();
     assert_eq!((&headers["host"], &headers["x-own"]), (&"localhost:4321".into(), &"kept".into()));
-    for secret in ["authorization", "cookie", "x-user-id", "x-session-id", "x-remcochat-admin-token"] {
+    let secrets = ["authorization", "cookie", "x-user-id", "x-session-id", "x-remcochat-admin-token"];
+    for secret in secrets.into_iter().chain(["x-forwarded-for"]) {
         assert!(!headers.contains_key(secret), "{secret}");
     }
     assert_eq!(answer.header("x-own"), "1");
-    for removed in ["set-cookie", "clear-site-data"] {
+    for removed in ["set-cookie", "clear-site-data", "www-authenticate"] {
         assert_eq!(answer.header(removed), "", "{removed}");
     }
     for method in ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"] {
@@ -126,6 +130,11 @@ async fn a_server_in_the_sandbox_is_shown() {
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(chat.send("GET", "/proxy/4321/missing").await.status, 404);
     assert_eq!(chat.send("GET", "/proxy/4322/").await.status, 502);
+    // The client follows redirects, as Open WebUI's does.
+    let back = chat.send("GET", "/proxy/4321/back/").await;
+    assert_eq!(ok_page(&back)["url"], "/c");
+    let away = chat.send("GET", "/proxy/4321/away").await;
+    assert_eq!((away.status, away.header("location")), (502, ""));
     for wrong in ["/proxy/0/", "/proxy/65536/", "/proxy/x/"] {
         assert_eq!(chat.send("GET", wrong).await.status, 422, "{wrong}");
     }
