@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 use sandbox_api::port::LinkStyle;
 use sandbox_api::{LinkId, SandboxId};
 
+use super::download::{self, DownloadLink};
+
 /// Characters of a token: 160 bits, 5 bits per character.
 pub const TOKEN_CHARS: usize = 32;
 
@@ -165,12 +167,27 @@ impl PreviewSettings {
 
     /// The origin of a preview with a host name.
     pub fn host_origin(&self, port: u16, token: &PreviewToken) -> String {
-        let Front { is_https, port: front } =
+        self.named_origin(&format!("{port}-{}", token.expose()))
+    }
+
+    /// The URL of a link that downloads a file. It leads to the gateway's own listener, never to a preview's origin, and
+    /// not to the API's either.
+    pub fn download_url(&self, link: &DownloadLink, request_host: Option<&str>) -> String {
+        let origin = match self.default_style() {
+            LinkStyle::Host => self.named_origin(download::HOST_LABEL),
+            LinkStyle::Port => self.port_origin(self.bind.ip(), self.bind.port(), request_host),
+        };
+        format!("{origin}{}", download::link_path(link))
+    }
+
+    /// The origin of the gateway under a label below the domain.
+    fn named_origin(&self, label: &str) -> String {
+        let Front { is_https, port } =
             self.front.unwrap_or(Front { is_https: false, port: Some(self.bind.port()) });
-        let (scheme, token) = (scheme(is_https), token.expose());
-        match front {
-            Some(front) => format!("{scheme}://{port}-{token}.{}:{front}", self.domain),
-            None => format!("{scheme}://{port}-{token}.{}", self.domain),
+        let scheme = scheme(is_https);
+        match port {
+            Some(port) => format!("{scheme}://{label}.{}:{port}", self.domain),
+            None => format!("{scheme}://{label}.{}", self.domain),
         }
     }
 
@@ -220,6 +237,8 @@ pub fn style(text: &str) -> Option<LinkStyle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::download::DownloadGrant;
+    use crate::files::FilePath;
 
     fn settings() -> PreviewSettings {
         PreviewSettings {
@@ -244,6 +263,23 @@ mod tests {
         settings.front = Some(Front { is_https: true, port: None });
         assert_eq!(settings.host_origin(1, &token), format!("https://1-{text}.box.example"));
         assert!(format!("65535-{text}").len() <= 63, "a label of a host name (RFC 1035)");
+    }
+
+    #[test]
+    fn a_download_has_an_origin_that_no_preview_has() {
+        let sandbox = "sbx_0123456789abcdef".parse().unwrap();
+        let path = FilePath("a/b.pdf".into());
+        let grant = DownloadGrant { sandbox, path, expires_at_ms: 0 };
+        let link = DownloadLink { grant, token: "t".into(), size_bytes: 0 };
+        let url = |settings: &PreviewSettings| settings.download_url(&link, Some("requested"));
+        assert_eq!(url(&settings()), "http://downloads.localhost:8081/download/t/b.pdf");
+        let front = Some(Front { is_https: true, port: None });
+        let named = PreviewSettings { domain: "box.example".into(), front, ..settings() };
+        assert_eq!(url(&named), "https://downloads.box.example/download/t/b.pdf");
+        let lan = PreviewSettings { bind: "0.0.0.0:8081".parse().unwrap(), ..settings() };
+        assert_eq!(url(&lan), "http://requested:8081/download/t/b.pdf");
+        let public = PreviewSettings { public_host: Some("box.lan".into()), is_https: true, ..lan };
+        assert_eq!(url(&public), "https://box.lan:8081/download/t/b.pdf");
     }
 
     #[test]
