@@ -2,8 +2,6 @@
 
 use sandbox_api::ErrorCode;
 
-use crate::sandboxes::is_gone;
-
 /// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -133,6 +131,14 @@ impl Error {
             if is_missing { Self::NoFile { path: path.to_owned() } } else { source.into() }
         }
     }
+}
+
+/// Whether the daemon says that the sandbox does not exist.
+pub(crate) fn is_gone(error: &sandbox_client::Error) -> bool {
+    error.body().is_some_and(|body| {
+        body.code == ErrorCode::NotFound
+            && body.details.get("resource").is_some_and(|resource| resource == "sandbox")
+    })
 }
 
 /// The daemon's message, and when a retry may help.

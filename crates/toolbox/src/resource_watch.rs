@@ -8,8 +8,8 @@ use sandbox_api::files::WatchRecord;
 use sandbox_client::FileChanges;
 
 use crate::Error;
+use crate::error::is_gone;
 use crate::resources::parts_of;
-use crate::sandboxes::is_gone;
 use crate::toolbox::Toolbox;
 
 /// A watch of one file.

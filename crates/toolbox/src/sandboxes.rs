@@ -8,11 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sandbox_api::sandbox::CreateSandbox;
-use sandbox_api::{ErrorCode, SandboxId, SessionKey};
+use sandbox_api::{SandboxId, SessionKey};
 use sandbox_client::Client;
 use uuid::Uuid;
 
 use crate::Error;
+use crate::error::is_gone;
 use crate::programs::Programs;
 
 /// Ports that a server in a sandbox may use to be shown by `preview_url`: the defaults of common tools.
@@ -251,14 +252,6 @@ impl Sandboxes {
             lock(&self.known).remove(&key);
         }
     }
-}
-
-/// Whether the daemon says that the sandbox does not exist.
-pub(crate) fn is_gone(error: &sandbox_client::Error) -> bool {
-    error.body().is_some_and(|body| {
-        body.code == ErrorCode::NotFound
-            && body.details.get("resource").is_some_and(|resource| resource == "sandbox")
-    })
 }
 
 fn bad_session(error: NamespaceError) -> Error {

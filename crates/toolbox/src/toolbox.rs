@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::{Approval, Resumed};
 use crate::asked::AskedHosts;
 use crate::cursors::Cursors;
-use crate::error::shortened;
+use crate::error::{is_gone, shortened};
 use crate::images::Images;
-use crate::sandboxes::{Sandboxes, is_gone};
+use crate::sandboxes::Sandboxes;
 use crate::{Definition, Error, HostRoot, Namespace, Profile, Reply, Tool, input, output};
 
 /// Executes calls of one client. Cheap to clone.

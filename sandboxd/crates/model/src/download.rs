@@ -19,8 +19,8 @@ pub const HOST_LABEL: &str = "downloads";
 /// Path of every link. The token follows.
 pub const PATH_PREFIX: &str = "/download/";
 
-/// Bytes of a token's authentication: 160 bits, as many as a preview's token has.
-pub const MAC_BYTES: usize = 20;
+/// Bytes of a token's authentication, the first of the MAC: 160 bits, as many as a preview's token has.
+const MAC_BYTES: usize = 20;
 
 /// Bytes of a token's expiry.
 const EXPIRY_BYTES: usize = 8;
@@ -57,7 +57,7 @@ impl DownloadGrant {
     /// The token of a link: letters, digits, `-` and `_`. It is the only credential and must not be logged.
     pub fn seal(&self, instance: &Instance) -> String {
         let claims = self.claims();
-        let token = [&instance.download_mac(&claims)[..], &claims].concat();
+        let token = [&instance.download_mac(&claims)[..MAC_BYTES], &claims].concat();
         BASE64_URL_SAFE_NO_PAD.encode(token)
     }
 
@@ -65,7 +65,7 @@ impl DownloadGrant {
     pub fn open(token: &str, instance: &Instance) -> Option<Self> {
         let token = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
         let (mac, claims) = token.split_at_checked(MAC_BYTES)?;
-        let is_authentic: bool = instance.download_mac(claims)[..].ct_eq(mac).into();
+        let is_authentic: bool = instance.download_mac(claims)[..MAC_BYTES].ct_eq(mac).into();
         if is_authentic { Self::of_claims(claims) } else { None }
     }
 

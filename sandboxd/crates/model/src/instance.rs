@@ -9,7 +9,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use sandbox_api::{LinkId, SandboxId};
 use sha2::Sha256;
 
-use super::download::MAC_BYTES;
 use super::preview::PreviewToken;
 
 /// Bytes of an instance key.
@@ -53,11 +52,8 @@ impl Instance {
     }
 
     /// The authentication of what a download link says.
-    pub fn download_mac(&self, claims: &[u8]) -> [u8; MAC_BYTES] {
-        let mac = mac(&self.key, "download", claims);
-        let mut bytes = [0; MAC_BYTES];
-        bytes.copy_from_slice(&mac[..MAC_BYTES]);
-        bytes
+    pub fn download_mac(&self, claims: &[u8]) -> [u8; 32] {
+        mac(&self.key, "download", claims)
     }
 
     /// The key with which a surface signs what its clients hold.

@@ -14,9 +14,9 @@ use super::fault::Fault;
 use super::schema::{self, MAX_SCRIPTS};
 use crate::Error;
 use crate::bash::{MAX_STDERR_CHARS, MAX_STDOUT_CHARS};
+use crate::error::is_gone;
 use crate::error::shortened;
 use crate::run::{End, Stream};
-use crate::sandboxes::is_gone;
 use crate::toolbox::{Call, Toolbox};
 
 /// Time limit of a call, by default and at most.
