@@ -57,8 +57,13 @@ pub(super) async fn answer(
     let name = download::disposition(&download::file_name(&grant.path));
     let content = content::respond(service.files(), &grant.sandbox, grant.path, request).await;
     let Content { status, mut headers, bytes } = content.map_err(|error| error_of(&error))?;
-    headers.extend(HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    headers.extend(HeaderValue::try_from(name).ok().map(|name| (CONTENT_DISPOSITION, name)));
+    // `extend` would send some of them twice.
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(name) = HeaderValue::try_from(name) {
+        headers.insert(CONTENT_DISPOSITION, name);
+    }
     let body = bytes.map_or_else(body::empty, |bytes| {
         let until = Box::pin(sleep(limits::MAX_DOWNLOAD_TIME));
         StreamBody::new(Download { bytes, until, _permit: permit }).boxed_unsync()

@@ -20,7 +20,9 @@ struct Got {
 }
 
 impl Got {
+    /// The only value of a header. Empty if there is none.
     fn header(&self, name: &str) -> &str {
+        assert!(self.headers.get_all(name).iter().count() <= 1, "{name}: {:?}", self.headers);
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
