@@ -1,7 +1,7 @@
 //! Content of a file as an HTTP response, for the API and for download links.
 //!
-//! Conditions and ranges follow HTTP (RFC 9110 sections 13 and 14). The content comes from a sandbox, so the headers make
-//! a browser download it instead of rendering it.
+//! Conditions and ranges follow HTTP (RFC 9110 sections 13 and 14). The content comes from a sandbox, so the headers
+//! make a browser download it instead of rendering it.
 
 pub(crate) mod precondition;
 

@@ -1,7 +1,8 @@
 //! Authentication of visitors: which link a request has, and whether it is valid.
 //!
-//! A link with a host name of its own carries its token there. A link with a port of its own carries it once in the URL, and
-//! then in a cookie. A link that downloads a file carries it in the path. Wrong tokens are counted for each address of a visitor.
+//! A link with a host name of its own carries its token there. A link with a port of its own carries it once in the
+//! URL, and then in a cookie. A link that downloads a file carries it in the path. Wrong tokens are counted for each
+//! address of a visitor.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -34,9 +34,6 @@ pub(super) enum BodyError {
     /// The file could not be read to its end.
     #[error("the file could not be read to its end")]
     File(#[source] service::Error),
-    /// The visitor did not read the file in time.
-    #[error("the download took too long")]
-    TooSlow,
 }
 
 /// A request's body is incomplete or malformed.

@@ -4,7 +4,9 @@
 //! nothing from a sandbox becomes part of an origin.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -15,7 +17,9 @@ use http::header::{
 use http::{Method, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use tokio::time::{Sleep, sleep};
+use listen::slot::ConnectionSlot;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::body::{self, BodyError, PreviewBody};
@@ -44,6 +48,7 @@ pub(super) async fn answer(
     grant: DownloadGrant,
     method: &Method,
     request: &HeaderMap,
+    slot: Option<Arc<ConnectionSlot>>,
     held: &Held,
 ) -> Result<Response<PreviewBody>, PreviewError> {
     if !matches!(*method, Method::GET | Method::HEAD) {
@@ -65,8 +70,8 @@ pub(super) async fn answer(
         headers.insert(CONTENT_DISPOSITION, name);
     }
     let body = bytes.map_or_else(body::empty, |bytes| {
-        let until = Box::pin(sleep(limits::MAX_DOWNLOAD_TIME));
-        StreamBody::new(Download { bytes, until, _permit: permit }).boxed_unsync()
+        let limit = slot.map(|slot| close_after(slot, limits::MAX_DOWNLOAD_TIME));
+        StreamBody::new(Download { bytes, _limit: limit, _permit: permit }).boxed_unsync()
     });
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -90,10 +95,24 @@ fn error_of(error: &service::Error) -> PreviewError {
     }
 }
 
-/// The bytes of a download. Ends early if the visitor takes too long.
+/// Closes the connection after this time, unless the result is dropped earlier. The body cannot do that itself, because
+/// it is not polled while its visitor does not read.
+fn close_after(slot: Arc<ConnectionSlot>, time: Duration) -> DropGuard {
+    let ended = CancellationToken::new();
+    let guard = ended.clone().drop_guard();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = sleep(time) => slot.close(),
+            () = ended.cancelled() => {}
+        }
+    });
+    guard
+}
+
+/// The bytes of a download.
 struct Download {
     bytes: FileStream<Bytes>,
-    until: Pin<Box<Sleep>>,
+    _limit: Option<DropGuard>,
     _permit: DownloadPermit,
 }
 
@@ -101,10 +120,28 @@ impl Stream for Download {
     type Item = Result<Frame<Bytes>, BodyError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.until.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(Err(BodyError::TooSlow)));
-        }
         let next = Pin::new(&mut self.bytes).poll_next(context);
         next.map(|next| next.map(|bytes| bytes.map(Frame::data).map_err(BodyError::File)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use listen::ConnectionLimit;
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_that_takes_too_long_is_closed() {
+        let limit = ConnectionLimit::new(2);
+        let (slow, done) = (limit.register(), limit.register());
+        let _body = close_after(Arc::clone(&slow), limits::MAX_DOWNLOAD_TIME);
+        drop(close_after(Arc::clone(&done), limits::MAX_DOWNLOAD_TIME));
+        advance(limits::MAX_DOWNLOAD_TIME / 2).await;
+        let second = Duration::from_secs(1);
+        assert!(timeout(second, slow.evicted()).await.is_err());
+        timeout(limits::MAX_DOWNLOAD_TIME, slow.evicted()).await.unwrap();
+        assert!(timeout(second, done.evicted()).await.is_err(), "its body was sent");
     }
 }

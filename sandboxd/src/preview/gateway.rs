@@ -63,8 +63,8 @@ impl Gateway {
                 forwarded.map_err(|error| self.unless_deleted(error, &link))
             }
             Ok(Admission::Download(grant)) => {
-                mark_authenticated(&mut request);
-                download::answer(&self.service, grant, request.method(), &headers, &held).await
+                let slot = mark_authenticated(&mut request);
+                download::answer(&self.service, grant, request.method(), &headers, slot, &held).await
             }
             Ok(Admission::Answered(response)) => Ok(response),
             Err(error) => Err(error),
@@ -144,11 +144,11 @@ impl Gateway {
     }
 }
 
-/// Records that the visitor has a link, so that connections of strangers are closed first.
-fn mark_authenticated(request: &mut Request<TrackedBody>) {
-    if let Some(slot) = request.extensions_mut().remove::<Arc<ConnectionSlot>>() {
-        slot.mark_authenticated();
-    }
+/// Records that the visitor has a link, so that connections of strangers are closed first. Returns the slot of the
+/// connection.
+fn mark_authenticated(request: &mut Request<TrackedBody>) -> Option<Arc<ConnectionSlot>> {
+    let slot = request.extensions_mut().remove::<Arc<ConnectionSlot>>();
+    slot.inspect(|slot| slot.mark_authenticated())
 }
 
 /// Converts the error of a request that got no response.

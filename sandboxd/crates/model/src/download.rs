@@ -13,11 +13,8 @@ use subtle::ConstantTimeEq;
 use super::Instance;
 use super::files::FilePath;
 
-/// First label of the host name of links, if previews have host names. A preview's label begins with a number.
-pub const HOST_LABEL: &str = "downloads";
-
 /// Path of every link. The token follows.
-pub const PATH_PREFIX: &str = "/download/";
+const PATH_PREFIX: &str = "/download/";
 
 /// Bytes of a token's authentication, the first of the MAC: 160 bits, as many as a preview's token has.
 const MAC_BYTES: usize = 20;
@@ -121,8 +118,10 @@ pub fn file_name(path: &FilePath) -> String {
 
 /// Control characters, line separators, marks that reverse the direction of text (`fdp.exe` for `exe.pdf`), and `\`.
 fn is_misleading(found: char) -> bool {
-    let is_mark = matches!(found, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    found.is_control() || is_mark || found == '\\'
+    let is_separator = matches!(found, '\\' | '\u{2028}' | '\u{2029}');
+    let is_mark = matches!(found, '\u{61c}' | '\u{200e}' | '\u{200f}');
+    let is_embedding = matches!(found, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    found.is_control() || is_separator || is_mark || is_embedding
 }
 
 /// Value of `content-disposition` for a name (RFC 6266): in ASCII, and in UTF-8 if that differs.

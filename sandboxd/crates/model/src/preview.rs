@@ -7,10 +7,11 @@ use std::ops::RangeInclusive;
 use sandbox_api::port::LinkStyle;
 use sandbox_api::{LinkId, SandboxId};
 
-use super::download::{self, DownloadLink};
-
 /// Characters of a token: 160 bits, 5 bits per character.
 pub const TOKEN_CHARS: usize = 32;
+
+/// First label of the host name of downloads. A preview's begins with a number.
+const DOWNLOADS: &str = "downloads";
 
 /// The alphabet of RFC 4648 section 6 in lower case, because host names are case-insensitive.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -170,14 +171,14 @@ impl PreviewSettings {
         self.named_origin(&format!("{port}-{}", token.expose()))
     }
 
-    /// The URL of a link that downloads a file. It leads to the gateway's own listener, never to a preview's origin, and
-    /// not to the API's either.
-    pub fn download_url(&self, link: &DownloadLink, request_host: Option<&str>) -> String {
+    /// The URL of a link that downloads a file, which has this path. It leads to the gateway's own listener, never to a
+    /// preview's origin or the API's.
+    pub fn download_url(&self, path: &str, request_host: Option<&str>) -> String {
         let origin = match self.default_style() {
-            LinkStyle::Host => self.named_origin(download::HOST_LABEL),
+            LinkStyle::Host => self.named_origin(DOWNLOADS),
             LinkStyle::Port => self.port_origin(self.bind.ip(), self.bind.port(), request_host),
         };
-        format!("{origin}{}", download::link_path(link))
+        format!("{origin}{path}")
     }
 
     /// The origin of the gateway under a label below the domain.
@@ -237,8 +238,6 @@ pub fn style(text: &str) -> Option<LinkStyle> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::DownloadGrant;
-    use crate::files::FilePath;
 
     fn settings() -> PreviewSettings {
         PreviewSettings {
@@ -267,11 +266,7 @@ mod tests {
 
     #[test]
     fn a_download_has_an_origin_that_no_preview_has() {
-        let sandbox = "sbx_0123456789abcdef".parse().unwrap();
-        let path = FilePath("a/b.pdf".into());
-        let grant = DownloadGrant { sandbox, path, expires_at_ms: 0 };
-        let link = DownloadLink { grant, token: "t".into(), size_bytes: 0 };
-        let url = |settings: &PreviewSettings| settings.download_url(&link, Some("requested"));
+        let url = |settings: &PreviewSettings| settings.download_url("/download/t/b.pdf", Some("requested"));
         assert_eq!(url(&settings()), "http://downloads.localhost:8081/download/t/b.pdf");
         let front = Some(Front { is_https: true, port: None });
         let named = PreviewSettings { domain: "box.example".into(), front, ..settings() };

@@ -15,6 +15,7 @@ use crate::api::hosts;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Path};
+use crate::model::download::link_path;
 use crate::model::limits::{DEFAULT_DOWNLOAD_TTL, DOWNLOAD_TTL_MS};
 use crate::model::sandbox::checked;
 
@@ -40,7 +41,7 @@ pub(in crate::api) async fn create(
     let link = state.service.downloads().create_link(&id, path, ttl).await?;
     let settings = state.service.previews().settings();
     Ok(Json(FileLink {
-        url: settings.download_url(&link, hosts::of(&headers)),
+        url: settings.download_url(&link_path(&link), hosts::of(&headers)),
         expires_at: Timestamp::from_millisecond(link.grant.expires_at_ms).unwrap_or(Timestamp::MAX),
         size: link.size_bytes,
     }))

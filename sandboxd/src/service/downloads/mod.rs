@@ -1,7 +1,7 @@
 //! Links that download one file of a sandbox, for browsers without a token.
 //!
-//! Nothing about a link is stored, so it cannot be revoked. It ends when it expires or its sandbox is deleted. A visitor
-//! with a link takes places from the sandbox's owner, so there are few for all visitors of a sandbox.
+//! Nothing about a link is stored, so it cannot be revoked. It ends when it expires or its sandbox is deleted. A
+//! visitor with a link takes places from the sandbox's owner, so there are few for all visitors of a sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -60,7 +60,8 @@ async fn a_browser_saves_the_file_and_renders_nothing() {
 
     let dir = tempfile::tempdir().unwrap();
     browser.save_downloads_in(dir.path()).await;
-    let click = "const link = document.createElement('a'); link.href = TARGET; document.body.append(link); link.click();";
+    let click = "const link = document.createElement('a'); link.href = TARGET;
+        document.body.append(link); link.click();";
     browser.eval::<()>(&format!("{target}{click}")).await;
     until("the file is saved", || async { saved(dir.path()).iter().any(|name| name.ends_with(".html")) })
         .await;
