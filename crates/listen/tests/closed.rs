@@ -1,7 +1,5 @@
 //! Connections that are closed during a response.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
-
 use std::time::Duration;
 
 use http::Response;
