@@ -4,6 +4,7 @@
 //!
 //! - [`config`]: settings from the environment; [`state_dir`]: the instance's key and token on disk
 //! - [`api`]: the HTTP API; [`preview`]: the gateway for visitors of previews; [`listen`]: HTTP connections of both
+//! - [`content`]: content of files as HTTP responses of both
 //! - [`service`]: every decision
 //! - [`egress`]: outbound connections of sandboxes
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon
@@ -15,6 +16,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+mod content;
 mod memory;
 pub mod preview;
 pub mod program;

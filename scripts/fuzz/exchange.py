@@ -17,6 +17,7 @@ PATHS = {
     "packFiles": ("query", "path"),
     "watchFiles": ("query", "path"),
     "editFile": ("body", "path"),
+    "linkFile": ("body", "path"),
     "grepFiles": ("body", "path"),
     "globFiles": ("body", "path"),
     "moveFile": ("body", "from"),

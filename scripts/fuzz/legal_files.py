@@ -12,7 +12,7 @@ from exchange import PATHS, what_is_at, what_is_named
 from legal import legal
 
 
-@legal(422, "getFile", "readFile", "editFile")
+@legal(422, "getFile", "readFile", "editFile", "linkFile")
 def is_not_a_file(exchange):
     found = what_is_named(exchange)
     return found["kind"] in ("outside", "directory", "other", "unusable") or not found["isReadable"]

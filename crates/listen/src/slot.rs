@@ -98,7 +98,13 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Resolves when the connection must close for another.
+    /// Closes the connection, also during a response. For a handler that enforces its own time limit: hyper does not
+    /// poll a response's body while its client does not read.
+    pub fn close(&self) {
+        self.evicted.cancel();
+    }
+
+    /// Resolves when the connection must close.
     pub fn evicted(&self) -> WaitForCancellationFuture<'_> {
         self.evicted.cancelled()
     }

@@ -148,6 +148,31 @@ pub struct MoveFile {
     pub overwrite: Option<bool>,
 }
 
+/// Request body of `POST …/files:link`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkFile {
+    /// Path of a regular file.
+    pub path: String,
+    /// Lifetime in milliseconds, from 1,000 to a day. Default: ten minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+}
+
+/// Response of `POST …/files:link`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FileLink {
+    /// URL that downloads the file. It needs no other credentials.
+    pub url: String,
+    /// When the link expires.
+    pub expires_at: Timestamp,
+    /// Length of the file in bytes when the link was created.
+    pub size: u64,
+}
+
 /// Response of `DELETE …/files`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

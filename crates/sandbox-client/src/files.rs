@@ -16,8 +16,8 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_MATCH, I
 use http::{Method, Response};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use sandbox_api::files::{
-    ArchiveUnpacked, DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileWritten,
-    GlobFiles, GlobFound, GrepFiles, GrepFound, MakeDir, MoveFile, WriteFiles,
+    ArchiveUnpacked, DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileLink, FileList, FileRead,
+    FileWritten, GlobFiles, GlobFound, GrepFiles, GrepFound, LinkFile, MakeDir, MoveFile, WriteFiles,
 };
 use sandbox_api::{Done, SandboxId};
 use tokio::io::AsyncRead;
@@ -142,6 +142,11 @@ impl Client {
             request = request.header(RANGE, &range.to_header());
         }
         Ok(FileContent::new(send(request, UNLIMITED).await?))
+    }
+
+    /// Creates a URL that downloads a file without other credentials. Safe to repeat.
+    pub async fn link_file(&self, sandbox: &SandboxId, body: &LinkFile) -> Result<FileLink, Error> {
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/files:link"), body), ACT).await
     }
 
     /// Returns information about a path. Does not follow symbolic links.

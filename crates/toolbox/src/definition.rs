@@ -37,6 +37,8 @@ pub enum Tool {
     TerminalList,
     /// Shows a server to the user.
     PreviewUrl,
+    /// Returns a link that downloads a file.
+    DownloadLink,
     /// Opens a sandbox.
     SandboxOpen,
     /// Describes the sandbox.
@@ -109,7 +111,7 @@ pub(crate) const CHANGES: Hints =
 
 impl Tool {
     /// The tools that every host offers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Bash,
         Self::BashOutput,
         Self::BashKill,
@@ -124,6 +126,7 @@ impl Tool {
         Self::TerminalClose,
         Self::TerminalList,
         Self::PreviewUrl,
+        Self::DownloadLink,
         Self::SandboxOpen,
         Self::SandboxInfo,
         Self::Skills,
@@ -149,6 +152,7 @@ impl Tool {
             Self::TerminalClose => "terminal_close",
             Self::TerminalList => "terminal_list",
             Self::PreviewUrl => "preview_url",
+            Self::DownloadLink => "download_link",
             Self::SandboxOpen => "sandbox_open",
             Self::SandboxInfo => "sandbox_info",
             Self::Skills => "skills",
@@ -227,6 +231,12 @@ impl Tool {
                 Hints { read_only: false, ..READS },
                 schema::<input::PreviewUrl>(),
                 schema::<output::Preview>(),
+            ),
+            Self::DownloadLink => (
+                "Offer a file for download",
+                Hints { read_only: false, ..READS },
+                schema::<input::DownloadLink>(),
+                schema::<output::FileLink>(),
             ),
             Self::SandboxOpen => (
                 "Open a sandbox",

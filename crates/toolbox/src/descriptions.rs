@@ -64,6 +64,12 @@ impl Tool {
                  first, in the background, on one of the ports {}. Then give the user the URL.",
                 PORTS.map(|port| port.to_string()).join(", ")
             ),
+            Self::DownloadLink => format!(
+                "Return a URL that downloads a file of the sandbox in the user's browser, such as a document, a \
+                 chart or an archive that you have made. Give the user the whole URL, unchanged. It is valid for \
+                 an hour, for this file only. Pack a directory into an archive first. Relative paths start in \
+                 {WORKSPACE}."
+            ),
             Self::SandboxOpen =>
                 "Open a sandbox and return its handle. Pass the handle as `sandbox` in every further call. With \
                  `name`, the sandbox of that name is opened again, with its files. Not needed if the host assigns a \

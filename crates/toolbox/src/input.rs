@@ -136,6 +136,14 @@ pub(crate) struct PreviewUrl {
     pub(crate) port: u16,
 }
 
+/// `download_link`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct DownloadLink {
+    /// File of the sandbox.
+    pub(crate) path: String,
+}
+
 /// `sandbox_open`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -189,6 +189,18 @@ pub(crate) struct Preview {
     pub(crate) url: String,
 }
 
+/// Result of `download_link`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileLink {
+    /// URL for the user's browser.
+    pub(crate) url: String,
+    /// When the URL expires (RFC 3339).
+    pub(crate) expires_at: String,
+    /// Size of the file in bytes.
+    pub(crate) bytes: u64,
+}
+
 /// Result of `sandbox_open`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -212,6 +212,7 @@ impl Toolbox {
             Tool::TerminalClose => self.terminal_close(sandbox, arguments.parse()?).await,
             Tool::TerminalList => self.terminal_list(sandbox, arguments.parse()?).await,
             Tool::PreviewUrl => self.preview_url(sandbox, arguments.parse()?).await,
+            Tool::DownloadLink => self.download_link(sandbox, arguments.parse()?).await,
             Tool::Skills => self.skills(sandbox, arguments.parse()?).await,
             Tool::SandboxInfo => self.info(sandbox, arguments.parse()?).await,
             Tool::Upload => self.upload(sandbox, arguments.parse()?, call).await,

@@ -1,19 +1,39 @@
-//! `upload` and `download`: files between the host and the sandbox.
+//! `upload` and `download`: files between the host and the sandbox. `download_link`: files for the user's browser.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 use sandbox_api::SandboxId;
-use sandbox_api::files::FileWritten;
+use sandbox_api::files::{FileWritten, LinkFile};
 use sandbox_client::{WriteOptions, upload_stream};
 
 use crate::host_root::{HostError, HostRoot, Incoming, MAX_FILE_BYTES, read_piece};
 use crate::toolbox::{Call, Toolbox};
 use crate::{Error, Reply, input, output};
 
+/// Lifetime of a link. A user may read the answer a while after it was written.
+const LINK_TTL: Duration = Duration::from_secs(3600);
+
 impl Toolbox {
+    pub(crate) async fn download_link(
+        &self,
+        sandbox: &SandboxId,
+        input: input::DownloadLink,
+    ) -> Result<Reply, Error> {
+        let about = Error::about(&input.path);
+        let request = LinkFile { path: input.path.clone(), ttl_ms: Some(LINK_TTL.as_millis() as u64) };
+        let link = self.client.link_file(sandbox, &request).await.map_err(about)?;
+        let text = format!(
+            "{}\nDownloads {} ({} bytes) until {}.",
+            link.url, input.path, link.size, link.expires_at
+        );
+        let expires_at = link.expires_at.to_string();
+        Ok(Reply::new(text, &output::FileLink { url: link.url, expires_at, bytes: link.size }))
+    }
+
     pub(crate) async fn upload(
         &self,
         sandbox: &SandboxId,

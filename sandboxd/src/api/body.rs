@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use sandbox_api::batch::RunBatch;
 use sandbox_api::command::KillCommand;
-use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles};
+use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, LinkFile, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::network::AllowDenied;
 use sandbox_api::port::CreateLink;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
@@ -41,6 +41,7 @@ impl RequestBody for ResizeTerminal {}
 impl RequestBody for CreateLink {}
 impl RequestBody for Network {}
 impl RequestBody for AllowDenied {}
+impl RequestBody for LinkFile {}
 impl RequestBody for MakeDir {}
 impl RequestBody for MoveFile {}
 impl RequestBody for GrepFiles {}

@@ -56,6 +56,11 @@ pub(super) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, nex
     }
 }
 
+/// Host name by which the client reached this daemon.
+pub(super) fn of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST)?.to_str().ok().map(without_port)
+}
+
 /// Removes the port from a host header.
 pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::http::header::HOST;
 use jiff::Timestamp;
 use sandbox_api::Done;
 use sandbox_api::port::{self as wire, CreateLink, LinkList, LinkStyle, PortFound, Ports, PublishedPort};
@@ -13,6 +12,7 @@ use sandbox_api::port::{self as wire, CreateLink, LinkList, LinkStyle, PortFound
 use super::ApiState;
 use super::body::Json;
 use super::error::Result;
+use super::hosts;
 use super::openapi::answers::*;
 use super::openapi::{InLink, InPort, InSandbox};
 use super::params::{self, Params, Path};
@@ -35,7 +35,7 @@ pub(super) async fn list(
     let id = params::sandbox(&id)?;
     let listening = state.service.previews().listening(&id).await?;
     let links = state.service.previews().links(&id)?;
-    let host = host_of(&headers);
+    let host = hosts::of(&headers);
     let published = state.service.previews().publications(&id).await;
     let to_published = |(port, host_port)| PublishedPort {
         port,
@@ -66,14 +66,14 @@ pub(super) async fn find(
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
     if reach(&state.service, &query)? == Reach::Publish {
         let host_port = state.service.previews().publish(&id, port).await?;
-        let url = host_port.map(|port| published_url(&state.service, port, host_of(&headers)));
+        let url = host_port.map(|port| published_url(&state.service, port, hosts::of(&headers)));
         return Ok(Json(PortFound { found: host_port.is_some(), host_port, url }));
     }
     let Some(link) = state.service.previews().default_link(&id, port).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
     };
     let host_port = link.record().own_port.unwrap_or(state.service.previews().settings().bind.port());
-    let url = url_of(&state.service, &link, host_of(&headers));
+    let url = url_of(&state.service, &link, hosts::of(&headers));
     Ok(Json(PortFound { found: true, host_port: Some(host_port), url: Some(url) }))
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn create_link(
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
     let request = LinkRequest { ttl: request.ttl_ms.map(ttl).transpose()?, style: request.style };
     let link = state.service.previews().create_link(&id, port, request).await?;
-    Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
+    Ok(Json(to_wire(&state.service, &link, hosts::of(&headers))))
 }
 
 /// List a port's links.
@@ -108,7 +108,7 @@ pub(super) async fn links(
 ) -> Result<Json<LinkList>> {
     let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
     let links = state.service.previews().links(&id)?.into_iter().filter(|link| link.record().port == port);
-    let host = host_of(&headers);
+    let host = hosts::of(&headers);
     Ok(Json(LinkList { links: links.map(|link| to_wire(&state.service, &link, host)).collect() }))
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn link(
 ) -> Result<Json<wire::Link>> {
     let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
     let link = state.service.previews().link(&id, port, &link)?;
-    Ok(Json(to_wire(&state.service, &link, host_of(&headers))))
+    Ok(Json(to_wire(&state.service, &link, hosts::of(&headers))))
 }
 
 /// Revoke a link.
@@ -192,9 +192,4 @@ fn url_of(service: &Service, link: &Link, host: Option<&str>) -> String {
             format!("{}/", settings.host_origin(record.port, link.token()))
         }
     }
-}
-
-/// Host name by which the client reached this daemon.
-fn host_of(headers: &HeaderMap) -> Option<&str> {
-    headers.get(HOST)?.to_str().ok().map(super::hosts::without_port)
 }

@@ -42,6 +42,7 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/files", routes!(files::content::get, files::content::put, files::delete))
         .add("/v1/sandboxes/{id}/files:write", routes!(files::write))
         .add("/v1/sandboxes/{id}/files:read", routes!(files::read))
+        .add("/v1/sandboxes/{id}/files:link", routes!(files::link::create))
         .add("/v1/sandboxes/{id}/files:stat", routes!(files::stat))
         .add("/v1/sandboxes/{id}/files:list", routes!(files::list))
         .add("/v1/sandboxes/{id}/files:mkdir", routes!(files::mkdir))

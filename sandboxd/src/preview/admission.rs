@@ -1,7 +1,8 @@
 //! Authentication of visitors: which link a request has, and whether it is valid.
 //!
-//! A link with a host name of its own carries its token there. A link with a port of its own carries it once in the URL, and
-//! then in a cookie. Wrong tokens are counted for each address of a visitor.
+//! A link with a host name of its own carries its token there. A link with a port of its own carries it once in the
+//! URL, and then in a cookie. A link that downloads a file carries it in the path. Wrong tokens are counted for each
+//! address of a visitor.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use sandbox_api::port::LinkStyle;
 use subtle::ConstantTimeEq;
 
-use super::address;
+use super::address::{self, HostName};
 use super::body::{self, PreviewBody};
 use super::cookies::Jar;
 use super::headers::RequestContext;
 use super::pages::PreviewError;
+use crate::model::download::{self, DownloadGrant};
 use crate::model::limits;
-use crate::model::preview::PreviewToken;
+use crate::model::preview::{LinkEnd, PreviewToken};
 use crate::service::{Link, Service};
 use listen::throttle::{Allowance, Throttle};
 
@@ -55,6 +57,8 @@ pub(super) struct Admitted {
 /// Result of an authentication without error.
 pub(super) enum Admission {
     Admitted(Admitted),
+    /// A link that downloads a file.
+    Download(DownloadGrant),
     /// A redirect that replaces the token in the URL with a cookie.
     Answered(Response<PreviewBody>),
 }
@@ -84,7 +88,13 @@ impl Authenticator {
         listen::shape::check(request).map_err(PreviewError::Ambiguous)?;
         let host = host(request.headers())?;
         let admitted = match scope {
-            ListenerScope::ByHostName => self.by_name(host, visitor)?,
+            ListenerScope::ByHostName => {
+                match address::parse_host(host, &self.service.previews().settings().domain) {
+                    Some(named) => self.by_name(host, &named, visitor)?,
+                    // No preview has this host name.
+                    None => return self.by_path(request.uri(), visitor).map(Admission::Download),
+                }
+            }
             ListenerScope::Link(link) => {
                 let context = self.context_of(host, visitor, link);
                 if let Some((token, clean)) = key(request.uri(), link) {
@@ -104,15 +114,23 @@ impl Authenticator {
         }
     }
 
-    fn by_name(&self, host: &str, visitor: IpAddr) -> Result<Admitted, PreviewError> {
-        let named = address::parse_host(host, &self.service.previews().settings().domain);
-        let link = named.and_then(|named| {
-            let link = self.service.previews().link_of_token(&named.token)?;
-            (link.record().port == named.port && link.record().style == LinkStyle::Host).then_some(link)
-        });
+    fn by_name(&self, host: &str, named: &HostName, visitor: IpAddr) -> Result<Admitted, PreviewError> {
+        let link = self
+            .service
+            .previews()
+            .link_of_token(&named.token)
+            .filter(|link| link.record().port == named.port && link.record().style == LinkStyle::Host);
         let link = link.ok_or_else(|| self.wrong_token(visitor))?;
         let context = self.context_of(host, visitor, &link);
         Ok(Admitted { link, context, jar: None })
+    }
+
+    /// Finds the valid download link in the path. A link works under every host name, because its token is in the path.
+    fn by_path(&self, uri: &Uri, visitor: IpAddr) -> Result<DownloadGrant, PreviewError> {
+        let downloads = self.service.downloads();
+        let grant = download::token_of(uri.path()).and_then(|token| downloads.open_link(token));
+        let grant = grant.ok_or_else(|| self.wrong_token(visitor))?;
+        if downloads.is_expired(&grant) { Err(PreviewError::Ended(LinkEnd::Expired)) } else { Ok(grant) }
     }
 
     fn by_cookie(

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::service::{Link, PreviewUse};
+use crate::service::{self, Link, PreviewUse};
 
 /// Body of a response to a visitor.
 pub(super) type PreviewBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -31,6 +31,9 @@ pub(super) enum BodyError {
     /// The link has ended.
     #[error("the link has ended")]
     LinkEnded,
+    /// The file could not be read to its end.
+    #[error("the file could not be read to its end")]
+    File(#[source] service::Error),
 }
 
 /// A request's body is incomplete or malformed.

@@ -19,7 +19,7 @@ use super::body::{self, PreviewBody};
 use super::pages::{self, PreviewError};
 use super::upgrade::{self, Held};
 use super::upstream::{self, Upstream};
-use super::{cookies, credentials};
+use super::{cookies, credentials, download};
 use crate::model::preview::LinkEnd;
 use crate::model::{AdminToken, Refusal, Resource};
 use crate::service::{self, Link, Service};
@@ -57,12 +57,14 @@ impl Gateway {
         let (mut request, reading) = unread::track(request);
         let answered = match self.authenticator.admit(&request, scope, visitor) {
             Ok(Admission::Admitted(admitted)) => {
-                if let Some(slot) = request.extensions_mut().remove::<Arc<ConnectionSlot>>() {
-                    slot.mark_authenticated();
-                }
+                mark_authenticated(&mut request);
                 let link = Arc::clone(&admitted.link);
                 let forwarded = self.forward(request, admitted, held).await;
                 forwarded.map_err(|error| self.unless_deleted(error, &link))
+            }
+            Ok(Admission::Download(grant)) => {
+                let slot = mark_authenticated(&mut request);
+                download::answer(&self.service, grant, request.method(), &headers, slot, &held).await
             }
             Ok(Admission::Answered(response)) => Ok(response),
             Err(error) => Err(error),
@@ -140,6 +142,13 @@ impl Gateway {
             _ => Ok(response.map(|body| body::response(body, &link, used))),
         }
     }
+}
+
+/// Records that the visitor has a link, so that connections of strangers are closed first. Returns the slot of the
+/// connection.
+fn mark_authenticated(request: &mut Request<TrackedBody>) -> Option<Arc<ConnectionSlot>> {
+    let slot = request.extensions_mut().remove::<Arc<ConnectionSlot>>();
+    slot.inspect(|slot| slot.mark_authenticated())
 }
 
 /// Converts the error of a request that got no response.

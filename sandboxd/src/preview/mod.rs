@@ -1,4 +1,5 @@
-//! The preview gateway: a reverse proxy from visitors to ports of sandboxes, and to nothing else.
+//! The preview gateway: a reverse proxy from visitors to ports of sandboxes, and downloads of files for visitors with a
+//! link to one. It leads to nothing else.
 //!
 //! It listens separately from the API and has none of its routes. It knows the admin token only to keep it from
 //! sandboxes. A visitor has a link. It is either a host name that contains the link's token, or a port of its own with
@@ -11,6 +12,7 @@ mod admission;
 mod body;
 mod cookies;
 mod credentials;
+mod download;
 mod gateway;
 mod headers;
 mod listener;

@@ -4,11 +4,13 @@
 
 use agent_protocol::MAX_INBOUND_TUNNELS;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
+    ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
+    RETRY_AFTER,
 };
 use http::{Response, StatusCode, header};
 
 use super::body::{self, PreviewBody};
+use crate::model::limits::MAX_DOWNLOADS;
 use crate::model::preview::LinkEnd;
 
 /// Why a visitor does not get the server's response.
@@ -38,17 +40,30 @@ pub(super) enum PreviewError {
     ConnectionBroke,
     /// The server did not begin to respond in time.
     NoAnswer,
+    /// A download link with another method than GET and HEAD.
+    NotReadOnly,
+    /// The file of a download link cannot be opened.
+    NoFile,
+    /// The file of a download link does not meet the conditions of the request.
+    Changed,
+    /// The file of a download link has no byte in the requested range. Its size in bytes.
+    NoRange(u64),
+    /// The sandbox has reached its maximum number of downloads.
+    TooManyDownloads,
 }
 
 impl PreviewError {
     fn status(self) -> StatusCode {
         match self {
             Self::Malformed(_) | Self::Ambiguous(_) => StatusCode::BAD_REQUEST,
-            Self::Unknown => StatusCode::NOT_FOUND,
+            Self::Unknown | Self::NoFile => StatusCode::NOT_FOUND,
+            Self::NotReadOnly => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Changed => StatusCode::PRECONDITION_FAILED,
+            Self::NoRange(_) => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::TooManyGuesses(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::CrossSite => StatusCode::FORBIDDEN,
             Self::Ended(_) | Self::PortNotExposed => StatusCode::GONE,
-            Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections => {
+            Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections | Self::TooManyDownloads => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::ConnectionBroke => StatusCode::BAD_GATEWAY,
@@ -59,7 +74,7 @@ impl PreviewError {
     fn title(self) -> &'static str {
         match self {
             Self::Malformed(_) | Self::Ambiguous(_) => "This request is not supported",
-            Self::Unknown => "No such preview",
+            Self::Unknown => "No such link",
             Self::TooManyGuesses(_) => "Too many wrong links",
             Self::CrossSite => "This preview is not for other sites",
             Self::Ended(LinkEnd::Expired) => "This link has expired",
@@ -71,6 +86,11 @@ impl PreviewError {
             Self::TooManyConnections => "Too many connections to this sandbox",
             Self::ConnectionBroke => "The server in the sandbox closed the connection",
             Self::NoAnswer => "The server in the sandbox does not answer",
+            Self::NotReadOnly => "This link only downloads a file",
+            Self::NoFile => "This file is not available",
+            Self::Changed => "This file has changed",
+            Self::NoRange(_) => "This file does not have that range",
+            Self::TooManyDownloads => "Too many downloads from this sandbox",
         }
     }
 
@@ -78,7 +98,7 @@ impl PreviewError {
         match self {
             Self::Malformed(problem) => problem.into(),
             Self::Ambiguous(problem) => format!("The request is ambiguous: {problem}."),
-            Self::Unknown => "The link may be incomplete. Ask for it again in the chat.".into(),
+            Self::Unknown => "It may be incomplete. Ask for it again in the chat.".into(),
             Self::TooManyGuesses(seconds) => format!("Try again in {seconds} seconds."),
             Self::CrossSite => "Open the link itself, in a tab of its own.".into(),
             Self::Ended(_) | Self::PortNotExposed => "Ask for a new one in the chat.".into(),
@@ -93,12 +113,26 @@ impl PreviewError {
                 "It closed the connection without a complete response, or it does not speak HTTP.".into()
             }
             Self::NoAnswer => "It received the request and did not respond in time.".into(),
+            Self::NotReadOnly => "Use GET or HEAD.".into(),
+            Self::NoFile => {
+                "It was moved, deleted or replaced by something else. Ask for it again in the chat.".into()
+            }
+            Self::Changed => "Download it again from its beginning.".into(),
+            Self::NoRange(bytes) => format!("It has {bytes} bytes."),
+            Self::TooManyDownloads => {
+                format!(
+                    "All of its {MAX_DOWNLOADS} downloads are in use. This page reloads until one is free."
+                )
+            }
         }
     }
 
     /// Whether a retry may succeed soon.
     fn is_temporary(self) -> bool {
-        matches!(self, Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections)
+        matches!(
+            self,
+            Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections | Self::TooManyDownloads
+        )
     }
 }
 
@@ -125,6 +159,11 @@ pub(super) fn answer(error: PreviewError, request: &HeaderMap) -> Response<Previ
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     match error {
+        PreviewError::NotReadOnly => drop(headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"))),
+        PreviewError::NoRange(bytes) => {
+            let range = HeaderValue::try_from(format!("bytes */{bytes}")).ok();
+            headers.extend(range.map(|range| (CONTENT_RANGE, range)));
+        }
         PreviewError::TooManyGuesses(seconds) => drop(headers.insert(RETRY_AFTER, seconds.into())),
         _ if error.is_temporary() => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
         _ => {}
@@ -186,6 +225,6 @@ mod tests {
         let line = answer(PreviewError::Unknown, &asked("*/*"));
         assert_eq!(line.status(), 404);
         let text = line.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(text, "No such preview. The link may be incomplete. Ask for it again in the chat.\n");
+        assert_eq!(text, "No such link. It may be incomplete. Ask for it again in the chat.\n");
     }
 }

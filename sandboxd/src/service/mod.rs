@@ -10,11 +10,12 @@
 //! - `history`: which commands ran and how they ended
 //! - `egress`: the sandboxes' outbound connections
 //! - `lifecycle`: sandboxes, from create to delete
-//! - `commands`, `terminals`, `files`, `previews`: what runs in a sandbox, and how it is reached
+//! - `commands`, `terminals`, `files`, `downloads`, `previews`: what runs in a sandbox, and how it is reached
 
 mod clock;
 mod commands;
 mod context;
+mod downloads;
 mod egress;
 mod error;
 mod files;
@@ -37,6 +38,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream, Commands};
+pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::Error;
 pub use self::files::{FileStream, Files, UploadFailed};
@@ -70,7 +72,8 @@ pub struct Service {
     lifecycle: Arc<Lifecycle>,
     commands: Arc<Commands>,
     terminals: Terminals,
-    files: Files,
+    files: Arc<Files>,
+    downloads: Downloads,
     previews: Arc<Previews>,
 }
 
@@ -98,10 +101,12 @@ impl Service {
         let egress = Arc::new(Egress::new(&context));
         let lifecycle = Arc::new(Lifecycle::new(&context, &ownership, &storage, &history, &egress).await?);
         let commands = Arc::new(Commands::new(&context, &lifecycle, &history));
+        let files = Arc::new(Files::new(&lifecycle, &storage));
         let previews = Previews::new(&context, &lifecycle, &egress);
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
-            files: Files::new(&lifecycle, &storage),
+            downloads: Downloads::new(&context, &lifecycle, &files),
+            files,
             context,
             ownership,
             storage,
@@ -130,6 +135,11 @@ impl Service {
     /// Files of sandboxes.
     pub fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// Links that download files.
+    pub fn downloads(&self) -> &Downloads {
+        &self.downloads
     }
 
     /// Ports of sandboxes, links to them and ports that are published on the host.

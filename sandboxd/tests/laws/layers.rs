@@ -7,14 +7,15 @@ use crate::parts::parts_used;
 
 /// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use. A line for a module of a part
 /// replaces the part's own line there.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("config", &["model"]),
     ("state_dir", &["model", "store"]),
     ("telemetry", &[]),
     ("memory", &["model"]),
     ("service", &["agent", "egress", "engine", "memory", "metrics", "model", "seam", "store"]),
-    ("preview", &["model", "service"]),
-    ("api", &["metrics", "model", "preview", "service"]),
+    ("content", &["model", "service"]),
+    ("preview", &["content", "model", "service"]),
+    ("api", &["content", "metrics", "model", "preview", "service"]),
     ("cli", &["config", "model", "state_dir"]),
     // It looks for what keeps a daemon from starting, so it works without one.
     ("cli/doctor", &["config", "engine", "model", "state_dir"]),

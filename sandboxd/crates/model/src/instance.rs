@@ -51,6 +51,11 @@ impl Instance {
         PreviewToken::new(bytes)
     }
 
+    /// The authentication of what a download link says.
+    pub fn download_mac(&self, claims: &[u8]) -> [u8; 32] {
+        mac(&self.key, "download", claims)
+    }
+
     /// The key with which a surface signs what its clients hold.
     pub fn surface_key(&self, surface: &str) -> [u8; KEY_BYTES] {
         mac(&self.key, "surface", surface)
@@ -69,11 +74,11 @@ impl fmt::Debug for Instance {
 }
 
 /// HMAC-SHA256 (RFC 2104). The purpose comes first, so that no value serves two purposes.
-fn mac(key: &[u8; KEY_BYTES], purpose: &str, text: &str) -> [u8; 32] {
+fn mac(key: &[u8; KEY_BYTES], purpose: &str, data: impl AsRef<[u8]>) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(purpose.as_bytes());
     mac.update(&[0]);
-    mac.update(text.as_bytes());
+    mac.update(data.as_ref());
     mac.finalize().into_bytes().into()
 }
 

@@ -5,6 +5,7 @@ mod ca_bundle;
 pub mod command;
 mod digest;
 pub mod disk;
+pub mod download;
 pub mod echo;
 mod egress;
 mod engine_address;

@@ -10,6 +10,9 @@ use sandbox_api::{LinkId, SandboxId};
 /// Characters of a token: 160 bits, 5 bits per character.
 pub const TOKEN_CHARS: usize = 32;
 
+/// First label of the host name of downloads. A preview's begins with a number.
+const DOWNLOADS: &str = "downloads";
+
 /// The alphabet of RFC 4648 section 6 in lower case, because host names are case-insensitive.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
@@ -165,12 +168,27 @@ impl PreviewSettings {
 
     /// The origin of a preview with a host name.
     pub fn host_origin(&self, port: u16, token: &PreviewToken) -> String {
-        let Front { is_https, port: front } =
+        self.named_origin(&format!("{port}-{}", token.expose()))
+    }
+
+    /// The URL of a link that downloads a file, which has this path. It leads to the gateway's own listener, never to a
+    /// preview's origin or the API's.
+    pub fn download_url(&self, path: &str, request_host: Option<&str>) -> String {
+        let origin = match self.default_style() {
+            LinkStyle::Host => self.named_origin(DOWNLOADS),
+            LinkStyle::Port => self.port_origin(self.bind.ip(), self.bind.port(), request_host),
+        };
+        format!("{origin}{path}")
+    }
+
+    /// The origin of the gateway under a label below the domain.
+    fn named_origin(&self, label: &str) -> String {
+        let Front { is_https, port } =
             self.front.unwrap_or(Front { is_https: false, port: Some(self.bind.port()) });
-        let (scheme, token) = (scheme(is_https), token.expose());
-        match front {
-            Some(front) => format!("{scheme}://{port}-{token}.{}:{front}", self.domain),
-            None => format!("{scheme}://{port}-{token}.{}", self.domain),
+        let scheme = scheme(is_https);
+        match port {
+            Some(port) => format!("{scheme}://{label}.{}:{port}", self.domain),
+            None => format!("{scheme}://{label}.{}", self.domain),
         }
     }
 
@@ -244,6 +262,19 @@ mod tests {
         settings.front = Some(Front { is_https: true, port: None });
         assert_eq!(settings.host_origin(1, &token), format!("https://1-{text}.box.example"));
         assert!(format!("65535-{text}").len() <= 63, "a label of a host name (RFC 1035)");
+    }
+
+    #[test]
+    fn a_download_has_an_origin_that_no_preview_has() {
+        let url = |settings: &PreviewSettings| settings.download_url("/download/t/b.pdf", Some("requested"));
+        assert_eq!(url(&settings()), "http://downloads.localhost:8081/download/t/b.pdf");
+        let front = Some(Front { is_https: true, port: None });
+        let named = PreviewSettings { domain: "box.example".into(), front, ..settings() };
+        assert_eq!(url(&named), "https://downloads.box.example/download/t/b.pdf");
+        let lan = PreviewSettings { bind: "0.0.0.0:8081".parse().unwrap(), ..settings() };
+        assert_eq!(url(&lan), "http://requested:8081/download/t/b.pdf");
+        let public = PreviewSettings { public_host: Some("box.lan".into()), is_https: true, ..lan };
+        assert_eq!(url(&public), "https://box.lan:8081/download/t/b.pdf");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! File handlers: convert between wire and model types.
 //!
-//! This module has the JSON routes. [`content`] has raw file content, [`archive`] archives, [`search`] searches, and
-//! [`watch`] changes.
+//! This module has the JSON routes. [`content`] has raw file content, [`link`] links to it, [`archive`] archives,
+//! [`search`] searches, and [`watch`] changes.
 
 pub(super) mod archive;
 pub(super) mod content;
-mod precondition;
+pub(super) mod link;
 pub(super) mod search;
 pub(super) mod watch;
 mod wire;
@@ -32,6 +32,7 @@ use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
+use crate::content::precondition;
 use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit, TextEdits};
 use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};

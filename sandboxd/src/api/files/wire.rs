@@ -112,18 +112,8 @@ fn text(bytes: &Bytes) -> (String, Option<String>) {
     }
 }
 
-/// Path for an error message.
-pub(super) fn shown(path: &files::FilePath) -> String {
-    text(&path.0).0
-}
-
 fn time(ns: i64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default()
-}
-
-/// Time in HTTP format (RFC 9110 section 5.6.7).
-pub(super) fn http_date(ns: i64) -> String {
-    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time(ns)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -134,11 +124,6 @@ mod tests {
     fn a_name_that_is_not_utf8_is_also_encoded() {
         assert_eq!(text(&Bytes::from_static(b"a\xff")), ("a\u{fffd}".into(), Some("Yf8=".into())));
         assert_eq!(text(&Bytes::from_static("é".as_bytes())), ("é".into(), None));
-    }
-
-    #[test]
-    fn a_date_is_in_http_format() {
-        assert_eq!(http_date(784_111_777 * 1_000_000_000), "Sun, 06 Nov 1994 08:49:37 GMT");
     }
 
     #[test]

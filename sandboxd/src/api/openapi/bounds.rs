@@ -123,6 +123,8 @@ fn table() -> Vec<Row> {
         ("MoveFile", "from", text(1, MAX_PATH_BYTES)),
         ("MoveFile", "to", text(1, MAX_PATH_BYTES)),
         ("MoveFile", "overwrite", json!({ "default": false })),
+        ("LinkFile", "path", text(1, MAX_PATH_BYTES)),
+        ("LinkFile", "ttlMs", with_default(range(DOWNLOAD_TTL_MS), DEFAULT_DOWNLOAD_TTL.as_millis() as u64)),
         ("EditFile", "path", text(1, MAX_PATH_BYTES)),
         ("EditFile", "edits", json!({ "minItems": 1, "maxItems": MAX_EDITS })),
         ("EditFile", "allOnOriginal", json!({ "default": false })),

@@ -7,7 +7,8 @@ use sandbox_api::command::{
     Command, CommandEnded, CommandKilled, CommandRan, CommandStarted, KillCommand, RunCommand, StartCommand,
 };
 use sandbox_api::files::{
-    EditFile, FileInfo, FileRead, FileWritten, GlobFiles, GrepFiles, MakeDir, MoveFile, WriteFiles,
+    EditFile, FileInfo, FileLink, FileRead, FileWritten, GlobFiles, GrepFiles, LinkFile, MakeDir, MoveFile,
+    WriteFiles,
 };
 use sandbox_api::health::{Health, Ready};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
@@ -94,6 +95,11 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<FileWritten>(
             json!({ "ok": true, "created": true, "size": 6, "etag": "c-6-18b1a2c3d4e5f607" }),
         )?,
+        example::<LinkFile>(json!({ "path": "out/report.pdf", "ttlMs": 600_000 }))?,
+        example::<FileLink>(json!({
+            "url": "http://downloads.localhost:8081/download/AZnAq5Yq0example/report.pdf",
+            "expiresAt": "2026-01-01T12:10:00Z", "size": 48_213,
+        }))?,
         example::<MakeDir>(json!({ "path": "src/deep" }))?,
         example::<MoveFile>(json!({ "from": "hello.txt", "to": "src/hello.txt", "overwrite": true }))?,
         example::<EditFile>(json!({

@@ -36,6 +36,8 @@ pub(in crate::service) struct Sandbox {
     readers: Arc<Semaphore>,
     /// One permit for each writer to standard input, so that they cannot fill the connection's window.
     writers: Arc<Semaphore>,
+    /// One permit for each download of a visitor.
+    downloads: Arc<Semaphore>,
 }
 
 /// The facts about a sandbox. They are readable at any time, also during a lifecycle operation.
@@ -79,6 +81,7 @@ impl Sandbox {
             facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
             writers: Arc::new(Semaphore::new(limits::MAX_WRITERS)),
+            downloads: Arc::new(Semaphore::new(limits::MAX_DOWNLOADS)),
         }
     }
 
@@ -185,6 +188,15 @@ impl Sandbox {
             value: limits::MAX_WRITERS as u64,
         };
         Ok(Arc::clone(&self.writers).try_acquire_owned().map_err(full)?)
+    }
+
+    /// Returns a permit for one more download of a visitor.
+    pub(in crate::service) fn download(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let full = |_| Refusal::LimitReached {
+            limit: "downloads through links".into(),
+            value: limits::MAX_DOWNLOADS as u64,
+        };
+        Ok(Arc::clone(&self.downloads).try_acquire_owned().map_err(full)?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Facts> {

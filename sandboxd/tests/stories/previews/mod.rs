@@ -3,6 +3,8 @@
 mod browser_attacks;
 mod credentials;
 mod dev_servers;
+mod downloads;
+mod downloads_in_a_browser;
 mod faults;
 mod links;
 mod ports;

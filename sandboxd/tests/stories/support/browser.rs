@@ -1,6 +1,7 @@
 //! A headless browser that visits previews like a user. Needs Debian's packages chromium and chromium-driver. If they
 //! are missing, a story that needs them is skipped. In continuous integration it fails.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -67,6 +68,12 @@ impl Browser {
         let driver = WebDriver::new(format!("http://127.0.0.1:{port}"), request).await.unwrap();
         driver.set_script_timeout(SCRIPT).await.unwrap();
         Some(Self { driver, _said: said, _chromedriver: chromedriver })
+    }
+
+    /// Saves downloads in a directory, instead of asking where.
+    pub(crate) async fn save_downloads_in(&self, dir: &Path) {
+        let behavior = json!({ "behavior": "allow", "downloadPath": dir });
+        self.driver.cdp().send_raw("Browser.setDownloadBehavior", behavior).await.unwrap();
     }
 
     /// Makes later pages count their open WebSockets, for [`Self::has_socket`].

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::mcp_client::{LEGACY, MODERN, Mcp};
 use crate::support::harness::Daemon;
+use crate::support::visitor::visit;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_revisions_offer_the_same_tools() {
@@ -160,6 +161,25 @@ async fn a_preview_is_shown_on_the_ports_of_the_sandbox() {
     let url = client.result("preview_url", json!({ "port": 8000 })).await["url"].clone();
     assert!(url.as_str().unwrap().starts_with("http://8000-"), "{url}");
     assert!(client.failure("preview_url", json!({ "port": 22 })).await.contains("3000, 5173, 8000, 8080"));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_offered_for_download() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("download");
+    client.result("write", json!({ "path": "out/report.csv", "content": "a,b\n" })).await;
+    let arguments = json!({ "path": "out/report.csv" });
+    let called = client.call("download_link", arguments).await;
+    let url = called.structured["url"].as_str().unwrap();
+    assert!(called.text.starts_with(url) && called.text.contains("out/report.csv (4 bytes)"), "{called:?}");
+    assert_eq!(called.structured["bytes"], 4);
+    assert_eq!(visit(url).await.body, "a,b\n");
+    assert!(
+        client.failure("download_link", json!({ "path": "nope" })).await.contains("`nope` does not exist")
+    );
+    assert!(client.failure("download_link", json!({ "path": "out" })).await.contains("out"));
+    assert!(client.failure("download_link", json!({ "path": "/etc/passwd" })).await.contains("workspace"));
     daemon.stop().await;
 }
 

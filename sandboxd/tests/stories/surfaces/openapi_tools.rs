@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::harness::{Daemon, TOKEN};
 use crate::support::http::{Answer, HttpClient};
+use crate::support::visitor::visit;
 
 struct Tools {
     http: HttpClient,
@@ -50,6 +51,8 @@ async fn a_host_finds_the_tools_and_calls_them() {
     assert_eq!((&ran["stdout"], &ran["exitCode"]), (&"one\n".into(), &3.into()));
     let read = tools.result("read", json!({ "path": "a" })).await;
     assert_eq!(read["content"], "one\n");
+    let link = tools.result("download_link", json!({ "path": "a" })).await;
+    assert_eq!(visit(link["url"].as_str().unwrap()).await.body, "one\n");
     // A host may send no body if no argument is required.
     let info = tools.call("sandbox_info", "").await;
     assert_eq!((info.status, &info.json()["workspace"]), (200, &"/vercel/sandbox/workspace".into()));

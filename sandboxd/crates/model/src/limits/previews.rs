@@ -9,6 +9,20 @@ pub const MAX_LINKS: usize = 64;
 /// Lifetime of a link that a caller may set, in milliseconds.
 pub const LINK_TTL_MS: RangeInclusive<u64> = 1000..=31_536_000_000;
 
+/// Lifetime of a download link that a caller may set, in milliseconds. Such a link cannot be revoked.
+pub const DOWNLOAD_TTL_MS: RangeInclusive<u64> = 1000..=86_400_000;
+
+/// Lifetime of a download link if the caller sets none.
+pub const DEFAULT_DOWNLOAD_TTL: Duration = Duration::from_secs(10 * 60);
+
+/// Maximum number of concurrent downloads of one sandbox through links. Visitors must not take all
+/// [`MAX_READERS`](super::MAX_READERS), nor all reads of large files of the agent.
+pub const MAX_DOWNLOADS: usize = 8;
+
+/// Maximum duration of one download through a link, for a visitor that reads very slowly. It may end after the link
+/// has expired.
+pub const MAX_DOWNLOAD_TIME: Duration = Duration::from_secs(6 * 3600);
+
 /// Time for which the reason of a link's end is kept.
 pub const LINK_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 

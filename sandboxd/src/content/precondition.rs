@@ -1,13 +1,13 @@
 //! Conditional and range headers of a request (RFC 9110 sections 13 and 14).
 
-use axum::http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
-use axum::http::{HeaderMap, HeaderValue};
+use http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue};
 
 use crate::model::FieldError;
 use crate::model::files::ByteRange;
 
 /// Conditions of a write: the etag that the file must have, and whether it must not exist.
-pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), FieldError> {
+pub(crate) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), FieldError> {
     let if_match = if_match(headers)?;
     match one(headers, "if-none-match", IF_NONE_MATCH.as_str())? {
         None => Ok((if_match, false)),
@@ -17,7 +17,7 @@ pub(super) fn of_write(headers: &HeaderMap) -> Result<(Option<String>, bool), Fi
 }
 
 /// Etag that the file must have, or `*`.
-pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<String>, FieldError> {
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<String>, FieldError> {
     match one(headers, "if-match", IF_MATCH.as_str())? {
         None => Ok(None),
         Some("*") => Ok(Some("*".to_owned())),
@@ -29,7 +29,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<String>, FieldError
 }
 
 /// Whether `if-match` allows the read. Unlike a write, a read may name several etags.
-pub(super) fn is_match(headers: &HeaderMap, etag: Option<&str>) -> bool {
+pub(crate) fn is_match(headers: &HeaderMap, etag: Option<&str>) -> bool {
     if !headers.contains_key(IF_MATCH) {
         return true;
     }
@@ -53,7 +53,7 @@ fn one<'a>(headers: &'a HeaderMap, field: &str, name: &str) -> Result<Option<&'a
 }
 
 /// Whether the client's copy is current.
-pub(super) fn is_not_modified(headers: &HeaderMap, etag: Option<&str>) -> bool {
+pub(crate) fn is_not_modified(headers: &HeaderMap, etag: Option<&str>) -> bool {
     let Some(etag) = etag else { return false };
     // A list may span several header lines (section 5.3).
     let lines = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
@@ -63,13 +63,13 @@ pub(super) fn is_not_modified(headers: &HeaderMap, etag: Option<&str>) -> bool {
 
 /// Whether `if-range` matches the file. A date never matches, because a file may change twice in a second (section
 /// 13.1.5).
-pub(super) fn is_range_of(headers: &HeaderMap, etag: Option<&str>) -> bool {
+pub(crate) fn is_range_of(headers: &HeaderMap, etag: Option<&str>) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else { return true };
     etag.and_then(quoted).is_some_and(|etag| etag == *condition)
 }
 
 /// The requested range. Several ranges and other units may be ignored (section 14.2).
-pub(super) fn range(headers: &HeaderMap) -> Option<ByteRange> {
+pub(crate) fn range(headers: &HeaderMap) -> Option<ByteRange> {
     let text = headers.get(RANGE)?.to_str().ok()?;
     let (unit, span) = text.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -91,7 +91,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Etag in the form of a header.
-pub(super) fn quoted(etag: &str) -> Option<HeaderValue> {
+pub(crate) fn quoted(etag: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{etag}\"")).ok()
 }
 
