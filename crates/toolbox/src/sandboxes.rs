@@ -68,6 +68,12 @@ impl Namespace {
         Ok(Self(format!("mcp:{}:{}", encoded(client)?, encoded(user)?)))
     }
 
+    /// The beginning of the session keys of all users of the client.
+    pub fn client(&self) -> &str {
+        let end = self.0.match_indices(':').nth(1).map_or(self.0.len(), |(at, _)| at + 1);
+        &self.0[..end]
+    }
+
     /// The beginning of its session keys.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -115,7 +115,7 @@ async fn a_socket_needs_a_token_first() {
             other => panic!("it was not refused: {other:?}"),
         }
     }
-    // Few clients may wait with their token at once, but they keep nobody out.
+    // Few clients may wait with their token at once, but they do not keep others out.
     let mut waiting = Vec::new();
     for _ in 0..32 {
         waiting.push(connect(&daemon, &id, &[]).await.unwrap());
