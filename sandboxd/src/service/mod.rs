@@ -10,7 +10,7 @@
 //! - `history`: which commands ran and how they ended
 //! - `egress`: the sandboxes' outbound connections
 //! - `lifecycle`: sandboxes, from create to delete
-//! - `commands`, `terminals`, `files`, `previews`: what runs in a sandbox, and how it is reached
+//! - `commands`, `terminals`, `files`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is reached
 
 mod clock;
 mod commands;
@@ -20,6 +20,7 @@ mod error;
 mod files;
 mod history;
 mod lifecycle;
+mod mcp_servers;
 mod ownership;
 mod previews;
 mod setup;
@@ -43,6 +44,7 @@ pub use self::files::{FileStream, Files, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
+pub use self::mcp_servers::{McpServerView, McpServers};
 pub use self::previews::{Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel};
 pub use self::setup::Setup;
 pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
@@ -70,6 +72,7 @@ pub struct Service {
     terminals: Terminals,
     files: Files,
     previews: Arc<Previews>,
+    mcp_servers: McpServers,
 }
 
 impl Service {
@@ -100,6 +103,7 @@ impl Service {
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
             files: Files::new(&lifecycle, &storage),
+            mcp_servers: McpServers::new(&context, &lifecycle),
             context,
             ownership,
             storage,
@@ -133,6 +137,11 @@ impl Service {
     /// Ports of sandboxes, links to them and ports that are published on the host.
     pub fn previews(&self) -> &Arc<Previews> {
         &self.previews
+    }
+
+    /// Wrapped servers of sandboxes.
+    pub fn mcp_servers(&self) -> &McpServers {
+        &self.mcp_servers
     }
 
     /// Bounds that the operator sets.

@@ -13,7 +13,7 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 9] = [
+const COMPONENTS: [(&str, &str, &[&str]); 10] = [
     ("ownership", "Ownership", &[]),
     ("storage", "Storage", &["ownership"]),
     ("history", "History", &[]),
@@ -23,6 +23,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 9] = [
     ("terminals", "Terminals", &["lifecycle"]),
     ("files", "Files", &["lifecycle", "storage"]),
     ("previews", "Previews", &["egress", "lifecycle"]),
+    ("mcp_servers", "McpServers", &["lifecycle"]),
 ];
 
 /// What every component may use of the service itself.
