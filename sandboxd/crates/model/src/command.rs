@@ -33,6 +33,8 @@ pub struct CommandSpec {
     pub timeout: Duration,
     /// Whether the command continues when the caller of its stream disconnects.
     pub detached: bool,
+    /// Whether the command does not keep its sandbox in use.
+    pub passive: bool,
     /// If the output has more bytes than this, all of it is written to a file of the sandbox.
     pub output_file_after: Option<u64>,
     /// Whether bash reports the commands of the script that it runs.
@@ -76,6 +78,9 @@ impl CommandSpec {
         }
         if self.debug {
             fields.add(b"debug");
+        }
+        if self.passive {
+            fields.add(b"passive");
         }
         fields.digest()
     }
@@ -319,6 +324,7 @@ mod tests {
             read_only: false,
             timeout: Duration::from_secs(30),
             detached: false,
+            passive: false,
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),
@@ -348,6 +354,7 @@ mod tests {
             CommandSpec { open_stdin: true, ..spec() },
             CommandSpec { read_only: true, ..spec() },
             CommandSpec { detached: true, ..spec() },
+            CommandSpec { passive: true, ..spec() },
             CommandSpec { timeout: Duration::from_secs(31), ..spec() },
             CommandSpec { output_file_after: Some(0), ..spec() },
             CommandSpec { output_file_after: Some(1), ..spec() },
