@@ -1,7 +1,7 @@
 //! Links that download one file, and the name under which a browser saves it.
 //!
 //! Nothing about a link is stored. Its token says which file it is for and how long it is valid, and is authenticated
-//! with the instance key. The token is not encrypted: a visitor who has it may read the file anyway.
+//! with the instance key. The token is not encrypted, because a visitor with the token can read the file in any case.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
