@@ -111,7 +111,7 @@ mod tests {
         };
         assert_eq!(is_logged("info"), (false, false, true));
         assert_eq!(is_logged("trace"), (false, false, true));
-        assert_eq!(is_logged("not a filter ="), (false, false, true));
+        assert_eq!(is_logged("sandboxd=loud"), (false, false, true));
         assert_eq!(is_logged("info,rmcp=info"), (true, true, true));
     }
 }
