@@ -9,7 +9,7 @@ use crate::api::docs_assets;
 use crate::model::command::SIGNALS;
 use crate::model::limits::*;
 use crate::model::sandbox::{DISK_MB, IDLE_TTL_MS, MAX_MAP_ENTRIES, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
-use crate::model::{NetworkMode, Resources, Runtime, SessionKey};
+use crate::model::{LimitProfile, NetworkMode, Resources, Runtime, SessionKey};
 
 /// A schema or operation, a field or parameter (empty for the schema itself), and its constraint.
 type Row = (&'static str, &'static str, Value);
@@ -54,6 +54,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "stdinBase64", base64()),
         ("StartCommand", "timeoutMs", with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64)),
         ("StartCommand", "detached", json!({ "default": false })),
+        ("StartCommand", "limits", json!({ "enum": LimitProfile::ALL.map(LimitProfile::name) })),
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
         ("StartCommand", "debug", json!({ "default": false })),
@@ -242,10 +243,10 @@ fn etag() -> Value {
     json!({ "pattern": "^(\\*|(W/)?\"[!#-+.-~-]*\")$" })
 }
 
-/// Text that is not blank, without control characters.
+/// Text without control characters, and without white space at its ends.
 fn session_key() -> Value {
     let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
-    json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{any}{ink}{any}$") })
+    json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{ink}(?:{any}{ink})?$") })
 }
 
 /// A host with an optional port, in every form that a response uses. Requests accept other scripts too.

@@ -114,9 +114,15 @@ fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     let json = |body: &&mut Value| !schema_of(body).is_empty();
     if let Some(body) = operation.get_mut("requestBody").filter(json) {
         // A body may be absent if none of its fields is required, alone or in a choice.
-        let schema = &schemas[schema_of(body)];
-        body["required"] = ["required", "oneOf"].iter().any(|rule| !schema[rule].is_null()).into();
+        body["required"] = requires_a_field(&schemas[schema_of(body)], schemas).into();
     }
+}
+
+fn requires_a_field(schema: &Value, schemas: &Value) -> bool {
+    let parts = schema["allOf"].as_array().into_iter().flatten();
+    let mut named = parts.filter_map(|part| part["$ref"].as_str()?.rsplit('/').next());
+    ["required", "oneOf"].iter().any(|rule| !schema[rule].is_null())
+        || named.any(|name| requires_a_field(&schemas[name], schemas))
 }
 
 /// Name of the schema of a JSON body.
