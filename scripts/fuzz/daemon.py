@@ -48,6 +48,11 @@ def create_sandbox(session, **options):
     return sandbox
 
 
+def delete_sandbox(sandbox):
+    call("DELETE", f"/v1/sandboxes/{sandbox}")
+    sandboxes.discard(sandbox)
+
+
 def start_command(sandbox, request):
     command = post(f"/v1/sandboxes/{sandbox}/commands", request)["commandId"]
     started.setdefault((sandbox, command), request)

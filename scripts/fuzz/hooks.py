@@ -120,7 +120,7 @@ def before_call(context, case, kwargs):
     if case.operation.label == WATCH:
         end_stream(change_and_park, case.path_parameters["id"])
     if case.operation.label == DENIALS and case.query.get("follow") not in (None, False, "false"):
-        end_stream(delete, case.path_parameters["id"])
+        end_stream(daemon.delete_sandbox, case.path_parameters["id"])
     accept_what_is_legal(case)
     Sent.at = time.time()
 
@@ -149,10 +149,6 @@ def until_answered(act, sandbox):
         except (urllib.error.HTTPError, ValueError):
             # The id is not one of a sandbox. The stream then gets an error at once.
             continue
-
-
-def delete(sandbox):
-    daemon.call("DELETE", f"/v1/sandboxes/{sandbox}")
 
 
 def change_and_park(sandbox):
