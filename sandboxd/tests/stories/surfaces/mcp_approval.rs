@@ -280,7 +280,8 @@ async fn a_client_that_cannot_ask_gets_an_error_that_names_the_host() {
         assert!(!later.is_error && later.structured["deniedHosts"].is_null(), "{later:?}");
     }
     let plain = Mcp::of(&daemon).with_elicitation().in_session("background");
-    let started = json!({ "name": "bash", "arguments": { "command": ONCE, "background": true } });
+    let command = format!("{ONCE}; sleep 60");
+    let started = json!({ "name": "bash", "arguments": { "command": command, "background": true } });
     let (answer, _) = messages(plain.request("tools/call", started).send().await.unwrap()).await;
     assert_eq!(answer["result"]["structuredContent"]["running"], true, "nobody waits for it: {answer}");
     daemon.stop().await;
