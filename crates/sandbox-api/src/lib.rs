@@ -10,6 +10,7 @@ pub mod files;
 pub mod health;
 pub mod id;
 pub mod limits;
+pub mod mcp;
 pub mod network;
 pub mod object;
 pub mod orphan;

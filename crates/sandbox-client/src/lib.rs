@@ -56,6 +56,7 @@ mod error;
 mod files;
 mod follow;
 mod lines;
+mod mcp;
 mod network;
 mod orphan;
 mod port;

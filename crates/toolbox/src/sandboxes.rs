@@ -99,6 +99,12 @@ impl Namespace {
         self.key(Kind::Host, session)
     }
 
+    /// The request that creates the sandbox of a host's conversation, or finds it.
+    pub fn sandbox_of(&self, session: &str) -> Result<CreateSandbox, NamespaceError> {
+        let (session_key, ports) = (self.host_key(session)?, Some(PORTS.map(u32::from).to_vec()));
+        Ok(CreateSandbox { session_key, ports, ..CreateSandbox::default() })
+    }
+
     /// The same, with an error for the model.
     pub(crate) fn key_of(&self, session: &str) -> Result<String, Error> {
         self.host_key(session).map_err(bad_session)

@@ -18,8 +18,9 @@ use crate::seal::Seal;
 use crate::server::{Server, Source};
 use crate::sessions::{Ids, Sessions};
 use crate::subscriptions::Watches;
+use crate::wrap;
 
-/// Creates the route `/mcp`. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
+/// Creates the route `/mcp`, and `/mcp/{sandbox}/{name}` for wrapped servers. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
 /// a secret of the installation. It signs the ids of sessions and the state of calls that wait for the user.
 pub fn http(shared: Shared, key: [u8; 32], shutdown: CancellationToken) -> Router {
     http_with(shared, key, shutdown, |server| server)
@@ -42,13 +43,14 @@ pub fn http_with<H: ServerHandler>(
         .with_cancellation_token(shutdown);
     config.session_store = Some(Arc::new(ids.clone()));
     let Shared { callers, memory, bodies } = shared;
+    let wrapped = wrap::http(Arc::clone(&callers), key, config.cancellation_token.clone());
     let watches = Watches::default();
     let create = move || {
         let source = Source::Requests(Arc::clone(&callers));
         Ok(extend(Server::new(source, memory.clone(), watches.clone(), seal.clone())))
     };
     let service = StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config);
-    Router::new().route_service("/mcp", service).layer(from_fn_with_state(bodies, read_body))
+    Router::new().route_service("/mcp", service).merge(wrapped).layer(from_fn_with_state(bodies, read_body))
 }
 
 /// Reads the body of a request. Its share of the memory becomes an extension of the request, which the call keeps.

@@ -1,0 +1,479 @@
+//! Requests to a server and its answers.
+//!
+//! The link gives each request an id of its own, so hosts with the same ids do not meet. A server that writes an endless
+//! number of messages, or none at all, costs a bounded amount of memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Maximum number of requests that wait for their answer.
+pub(super) const MAX_PENDING: usize = 64;
+
+/// Maximum number of messages in a row that answer nothing. A server that writes more is ended.
+const MAX_UNASKED: usize = 10_000;
+
+/// Maximum number of events of one request that wait for the host. Progress beyond that is dropped.
+const MAX_EVENTS: usize = 8;
+
+/// Maximum number of messages that wait until the server reads them.
+const MAX_OUTGOING: usize = 64;
+
+/// Error of JSON-RPC 2.0 for a method that does not exist.
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// Error of JSON-RPC 2.0 for a failure of the receiver.
+const INTERNAL_ERROR: i64 = -32603;
+
+/// What a server may ask the host for. Everything is off by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// Questions to the user.
+    pub(crate) elicitation: bool,
+    /// Texts of the host's model.
+    pub(crate) sampling: bool,
+}
+
+/// How a server has ended.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) at: Instant,
+    pub(super) how: How,
+    /// What it wrote to standard error last.
+    pub(super) stderr: String,
+}
+
+/// Why a server has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum How {
+    /// It was not used for a while, or is no longer needed.
+    Stopped,
+    /// The time limit of the command has passed.
+    TimeLimit,
+    /// It ended by itself, or had to be ended, for this reason.
+    Failed(String),
+}
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(super) enum LinkError {
+    /// The server had already ended. It has not got the request.
+    NotSent,
+    /// The server ended before it answered.
+    Ended(Ended),
+    /// Too many requests wait for their answer.
+    Busy,
+    /// The server's error, as JSON-RPC defines it.
+    Refused(Value),
+}
+
+/// What a server sends about a request before it answers it.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The parameters of a progress notification.
+    Progress(Value),
+    /// A request for the host. `id` is the server's.
+    Ask { id: Value, method: String, params: Value },
+}
+
+/// Passes on what a server sends about a request.
+pub(super) trait Listener: Sync {
+    /// Whether the host wants to know the progress.
+    fn wants_progress(&self) -> bool;
+
+    /// Passes on the progress.
+    fn progress(&self, params: Value) -> BoxFuture<'_, ()>;
+
+    /// Asks the host. Returns the result, or nothing if it gives none.
+    fn ask(&self, method: String, params: Value) -> BoxFuture<'_, Option<Value>>;
+}
+
+/// Ignores progress and answers nothing.
+pub(super) struct Silent;
+
+impl Listener for Silent {
+    fn wants_progress(&self) -> bool {
+        false
+    }
+
+    fn progress(&self, _: Value) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn ask(&self, _: String, _: Value) -> BoxFuture<'_, Option<Value>> {
+        Box::pin(async { None })
+    }
+}
+
+/// The connection to one running server.
+#[derive(Debug)]
+pub(super) struct Link {
+    state: Mutex<State>,
+    outgoing: mpsc::Sender<Vec<u8>>,
+    allowed: Allowed,
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    next_id: u64,
+    pending: HashMap<u64, Pending>,
+    ended: Option<Ended>,
+    used: Instant,
+    unasked: usize,
+    tools_changed: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    answer: oneshot::Sender<Result<Value, Value>>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Link {
+    /// Creates a link. The messages for the server's standard input come out of the receiver.
+    pub(super) fn new(allowed: Allowed) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
+        let (outgoing, messages) = mpsc::channel(MAX_OUTGOING);
+        let state = State {
+            next_id: 1,
+            pending: HashMap::new(),
+            ended: None,
+            used: Instant::now(),
+            unasked: 0,
+            tools_changed: false,
+        };
+        let link = Self { state: Mutex::new(state), outgoing, allowed, stop: CancellationToken::new() };
+        (Arc::new(link), messages)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request and waits for the answer. If the caller leaves, the server is told that nobody waits.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        mut params: Value,
+        listener: &dyn Listener,
+    ) -> Result<Value, LinkError> {
+        let (answer, mut answered) = oneshot::channel();
+        let (events, mut happened) = mpsc::channel(MAX_EVENTS);
+        let id = self.begin(Pending { answer, events })?;
+        let mut guard = Guard { link: self, id, is_sent: false };
+        if listener.wants_progress() {
+            params["_meta"]["progressToken"] = id.into();
+        }
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        if self.outgoing.send(line(&message)).await.is_err() {
+            return Err(LinkError::NotSent);
+        }
+        guard.is_sent = true;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(event) = happened.recv() => self.handle(event, listener).await,
+                outcome = &mut answered => break outcome,
+            }
+        };
+        guard.is_sent = false;
+        match outcome {
+            Ok(result) => result.map_err(LinkError::Refused),
+            Err(_) => Err(self.ended().map_or(LinkError::NotSent, LinkError::Ended)),
+        }
+    }
+
+    fn begin(&self, pending: Pending) -> Result<u64, LinkError> {
+        let mut state = self.lock();
+        if state.ended.is_some() || self.stop.is_cancelled() {
+            return Err(LinkError::NotSent);
+        }
+        if state.pending.len() >= MAX_PENDING {
+            return Err(LinkError::Busy);
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.pending.insert(id, pending);
+        state.used = Instant::now();
+        Ok(id)
+    }
+
+    async fn handle(&self, event: Event, listener: &dyn Listener) {
+        match event {
+            Event::Progress(params) => listener.progress(params).await,
+            Event::Ask { id, method, params } => {
+                let answer = match listener.ask(method, params).await {
+                    Some(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+                    None => refusal(&id, INTERNAL_ERROR, "the host has not answered"),
+                };
+                self.send_if_read(&answer);
+            }
+        }
+    }
+
+    /// Sends a notification. It is dropped if the server does not read.
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        self.send_if_read(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    fn send_if_read(&self, message: &Value) {
+        // A server that does not read misses the message. Its calls end by their own limits.
+        let _ = self.outgoing.try_send(line(message));
+    }
+
+    /// Takes a message of the server. Returns an error if the server must be ended.
+    pub(super) fn receive(&self, text: &[u8]) -> Result<(), String> {
+        let message: Value = match serde_json::from_slice(text) {
+            Ok(message) => message,
+            // Some servers write their log to standard output.
+            Err(_) => return self.count_unasked(),
+        };
+        let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
+        match (method, message.get("id")) {
+            (Some(method), Some(id)) => {
+                let params = message.get("params").cloned().unwrap_or_default();
+                self.answer(id.clone(), method, params);
+                self.count_unasked()
+            }
+            (Some(method), None) => {
+                self.note(&method, message.get("params"));
+                self.count_unasked()
+            }
+            (None, Some(id)) if self.finish(id.as_u64(), &message) => Ok(()),
+            (None, _) => self.count_unasked(),
+        }
+    }
+
+    fn count_unasked(&self) -> Result<(), String> {
+        let mut state = self.lock();
+        state.unasked += 1;
+        if state.unasked > MAX_UNASKED {
+            return Err(format!("it wrote {MAX_UNASKED} messages in a row that answer nothing"));
+        }
+        Ok(())
+    }
+
+    /// Passes an answer to the request with the id. Returns whether there is one.
+    fn finish(&self, id: Option<u64>, message: &Value) -> bool {
+        let mut state = self.lock();
+        let Some(pending) = id.and_then(|id| state.pending.remove(&id)) else { return false };
+        state.unasked = 0;
+        state.used = Instant::now();
+        let outcome = match (message.get("result"), message.get("error")) {
+            (Some(result), None) => Ok(result.clone()),
+            (_, Some(error)) => Err(error.clone()),
+            (None, None) => Err(json!({ "code": INTERNAL_ERROR, "message": "the answer has no result" })),
+        };
+        // The caller may have left.
+        let _ = pending.answer.send(outcome);
+        true
+    }
+
+    /// Answers a request of the server, or passes it to the host of a call.
+    fn answer(&self, id: Value, method: String, params: Value) {
+        let allowed = match method.as_str() {
+            "ping" => return self.send_if_read(&json!({ "jsonrpc": "2.0", "id": id, "result": {} })),
+            "elicitation/create" => self.allowed.elicitation,
+            "sampling/createMessage" => self.allowed.sampling,
+            _ => false,
+        };
+        if !allowed {
+            return self.send_if_read(&refusal(&id, METHOD_NOT_FOUND, "a wrapped server may not request this"));
+        }
+        // The protocol does not say which call a request belongs to. It goes to the newest one.
+        let newest = {
+            let state = self.lock();
+            state.pending.iter().max_by_key(|(id, _)| **id).map(|(_, pending)| pending.events.clone())
+        };
+        let event = Event::Ask { id: id.clone(), method, params };
+        if newest.is_none_or(|events| events.try_send(event).is_err()) {
+            self.send_if_read(&refusal(&id, INTERNAL_ERROR, "no call waits"));
+        }
+    }
+
+    fn note(&self, method: &str, params: Option<&Value>) {
+        match method {
+            "notifications/progress" => {
+                let Some(params) = params else { return };
+                let id = params.get("progressToken").and_then(Value::as_u64);
+                let state = self.lock();
+                if let Some(pending) = id.and_then(|id| state.pending.get(&id)) {
+                    let _ = pending.events.try_send(Event::Progress(params.clone()));
+                }
+            }
+            "notifications/tools/list_changed" => self.lock().tools_changed = true,
+            _ => {}
+        }
+    }
+
+    /// What the server may ask the host for.
+    pub(super) fn allowed(&self) -> Allowed {
+        self.allowed
+    }
+
+    /// Whether the server has reported a change of its tools since the last call.
+    pub(super) fn take_tools_changed(&self) -> bool {
+        std::mem::take(&mut self.lock().tools_changed)
+    }
+
+    /// How the server has ended, if it has.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.lock().ended.clone()
+    }
+
+    /// Whether no request waits for its answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().pending.is_empty()
+    }
+
+    /// Ends the server.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Completes when the server must end.
+    pub(super) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// How long the server has not been used. Zero while a request waits.
+    pub(super) fn idle_for(&self) -> Duration {
+        let state = self.lock();
+        if state.pending.is_empty() { state.used.elapsed() } else { Duration::ZERO }
+    }
+
+    /// Ends the link if the server was not used for this long. A request after that is not sent.
+    pub(super) fn end_if_idle(&self, limit: Duration) -> bool {
+        let mut state = self.lock();
+        let is_idle = state.pending.is_empty() && state.used.elapsed() >= limit;
+        if is_idle {
+            state.ended = Some(Ended { at: Instant::now(), how: How::Stopped, stderr: String::new() });
+        }
+        is_idle
+    }
+
+    /// Records how the server has ended, and ends its requests.
+    pub(super) fn end(&self, how: How, stderr: String) {
+        let mut state = self.lock();
+        state.ended.get_or_insert(Ended { at: Instant::now(), how, stderr });
+        state.pending.clear();
+    }
+}
+
+/// Forgets a request. Tells the server if it works on it in vain.
+struct Guard<'a> {
+    link: &'a Link,
+    id: u64,
+    is_sent: bool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.link.lock().pending.remove(&self.id);
+        if self.is_sent {
+            let params = json!({ "requestId": self.id, "reason": "the caller has left" });
+            self.link.notify("notifications/cancelled", &params);
+        }
+    }
+}
+
+fn refusal(id: &Value, code: i64, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+/// A message as a line.
+fn line(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The next message for the server.
+    async fn next(messages: &mut mpsc::Receiver<Vec<u8>>) -> Value {
+        serde_json::from_slice(&messages.recv().await.unwrap()).unwrap()
+    }
+
+    fn send(link: &Link, message: &Value) {
+        link.receive(message.to_string().as_bytes()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn answers_find_their_requests() {
+        let (link, mut messages) = Link::new(Allowed::default());
+        let ask = |number: u64| {
+            let link = Arc::clone(&link);
+            tokio::spawn(async move { link.request("x", json!({ "number": number }), &Silent).await })
+        };
+        let (first, second) = (ask(1), ask(2));
+        for _ in 0..2 {
+            let request = next(&mut messages).await;
+            send(&link, &json!({ "id": 99, "result": "not asked for" }));
+            send(&link, &json!({ "id": request["id"], "result": request["params"]["number"] }));
+        }
+        assert_eq!((first.await.unwrap().unwrap(), second.await.unwrap().unwrap()), (json!(1), json!(2)));
+        assert!(link.is_idle());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_nobody_waits_for_is_cancelled() {
+        let (link, mut messages) = Link::new(Allowed::default());
+        let caller = Arc::clone(&link);
+        let call = tokio::spawn(async move { caller.request("x", json!({}), &Silent).await });
+        let id = next(&mut messages).await["id"].clone();
+        call.abort();
+        let cancelled = next(&mut messages).await;
+        assert_eq!((&cancelled["method"], &cancelled["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
+        assert!(link.is_idle());
+    }
+
+    #[tokio::test]
+    async fn requests_of_the_server_are_refused_by_default() {
+        let (link, mut messages) = Link::new(Allowed::default());
+        for method in ["elicitation/create", "sampling/createMessage", "roots/list", "other"] {
+            send(&link, &json!({ "id": "a", "method": method, "params": {} }));
+            let answer = next(&mut messages).await;
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(METHOD_NOT_FOUND)), "{method}");
+        }
+        send(&link, &json!({ "id": 1, "method": "ping" }));
+        assert_eq!(next(&mut messages).await["result"], json!({}));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_only_talks_is_ended() {
+        let (link, _messages) = Link::new(Allowed::default());
+        let flood = json!({ "method": "notifications/message", "params": {} }).to_string();
+        for _ in 0..MAX_UNASKED {
+            link.receive(flood.as_bytes()).unwrap();
+        }
+        assert!(link.receive(b"garbage").is_err());
+    }
+
+    #[tokio::test]
+    async fn an_ended_server_gets_no_request() {
+        let (link, _messages) = Link::new(Allowed::default());
+        assert!(link.end_if_idle(Duration::ZERO));
+        assert!(matches!(link.request("x", json!({}), &Silent).await, Err(LinkError::NotSent)));
+    }
+
+    #[tokio::test]
+    async fn requests_end_with_the_server() {
+        let (link, mut messages) = Link::new(Allowed::default());
+        let caller = Arc::clone(&link);
+        let call = tokio::spawn(async move { caller.request("x", json!({}), &Silent).await });
+        next(&mut messages).await;
+        assert!(!link.end_if_idle(Duration::ZERO), "a request waits");
+        link.end(How::Failed("exit code 1".into()), "boom".into());
+        let Err(LinkError::Ended(ended)) = call.await.unwrap() else { panic!() };
+        assert_eq!((ended.how, ended.stderr.as_str()), (How::Failed("exit code 1".into()), "boom"));
+    }
+}

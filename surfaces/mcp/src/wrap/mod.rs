@@ -1,0 +1,30 @@
+//! Wrapped servers: MCP servers of third parties, which run in a sandbox and are served to a host as if they did not.
+//!
+//! A server is a command of the sandbox. It reads requests from its standard input and writes answers to its standard
+//! output, in the revisions with a handshake. Everything that it writes is untrusted: messages have a maximum length,
+//! calls in flight a maximum number, and what it may ask the host for is off by default.
+//!
+//! - [`upstream`]: starts a server for a call, ends it when it is idle, and waits longer after each failed start
+//! - [`link`]: requests to the server and its answers
+//! - [`tools`]: the digest of the tool list, which a user approves
+//! - [`pin`]: the version of the package that a server is started from
+//! - [`handler`]: the server that a host sees
+
+mod handler;
+mod lines;
+mod link;
+mod pin;
+mod pin_file;
+mod process;
+mod registrations;
+mod resolve;
+mod routes;
+mod single;
+mod tools;
+mod upstream;
+
+pub use pin::Unpinned;
+pub use pin_file::PinError;
+pub use single::{WrapError, WrapOptions, wrap};
+
+pub(crate) use routes::http;

@@ -1,0 +1,204 @@
+//! The command of a server.
+//!
+//! The command ends with its stream: when the server was idle for too long, when it must be ended, and when this process
+//! or its connection to the daemon ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use sandbox_api::command::{EndReason, Record, StartCommand};
+use sandbox_api::{CommandId, SandboxId};
+use sandbox_client::{Client, Records};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::lines::Lines;
+use super::link::{Allowed, How, Link};
+
+/// Requested time limit of a server. The daemon reduces it to its own maximum.
+const TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Maximum number of bytes of standard error that are kept for error messages: the last ones.
+const MAX_STDERR_BYTES: usize = 2048;
+
+/// Maximum number of bytes that are written to standard input at once, unless a single message is longer.
+const MAX_WRITE_BYTES: usize = 64 * 1024;
+
+/// Time within which the daemon must report that the command runs.
+const START: Duration = Duration::from_secs(60);
+
+/// How a server is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// Sandbox in which it runs.
+    pub(crate) sandbox: SandboxId,
+    /// Program.
+    pub(crate) cmd: String,
+    /// Arguments of the program.
+    pub(crate) args: Vec<String>,
+    /// Working directory. The workspace if it is absent.
+    pub(crate) cwd: Option<String>,
+    /// Environment variables besides those of the sandbox. They are secret.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What it may ask the host for.
+    pub(crate) allowed: Allowed,
+    /// How long it runs without a call.
+    pub(crate) idle: Duration,
+}
+
+/// A server that was started.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) link: Arc<Link>,
+    /// Time limit of the command.
+    pub(super) limit: Duration,
+}
+
+/// Why a server cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// The daemon has rejected the command, or cannot be reached.
+    #[error("{0}")]
+    Client(#[from] sandbox_client::Error),
+    /// The daemon has not reported the start.
+    #[error("its command did not start")]
+    NotStarted,
+}
+
+/// Starts a server.
+pub(super) async fn start(client: &Client, launch: &Launch, id: CommandId) -> Result<Started, StartError> {
+    let request = StartCommand {
+        cmd: Some(launch.cmd.clone()),
+        args: Some(launch.args.clone()),
+        cwd: launch.cwd.clone(),
+        env: (!launch.env.is_empty()).then(|| launch.env.clone().into_iter().collect()),
+        open_stdin: Some(true),
+        timeout_ms: Some(TIME_LIMIT.as_millis() as u64),
+        command_id: Some(id.to_string()),
+        ..StartCommand::default()
+    };
+    let mut records = client.run(&launch.sandbox, &request).await?;
+    let first = timeout(START, records.next()).await.map_err(|_| StartError::NotStarted)?;
+    let Record::Start { timeout_ms, .. } = first.ok_or(StartError::NotStarted)?? else {
+        return Err(StartError::NotStarted);
+    };
+    let (link, messages) = Link::new(launch.allowed);
+    let (client, sandbox) = (client.clone(), launch.sandbox.clone());
+    let writer = AbortOnDropHandle::new(tokio::spawn(write(client, sandbox, id, messages)));
+    let pump = Pump { link: Arc::clone(&link), records, lines: Lines::default(), stderr: String::new() };
+    tokio::spawn(pump.run(launch.idle, writer));
+    Ok(Started { link, limit: Duration::from_millis(timeout_ms) })
+}
+
+/// Writes messages to standard input, in order.
+async fn write(client: Client, sandbox: SandboxId, command: CommandId, mut messages: mpsc::Receiver<Vec<u8>>) {
+    while let Some(mut message) = messages.recv().await {
+        while message.len() < MAX_WRITE_BYTES
+            && let Ok(next) = messages.try_recv()
+        {
+            message.extend(next);
+        }
+        if client.write_stdin(&sandbox, &command, message, false).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads the output of a server.
+struct Pump {
+    link: Arc<Link>,
+    records: Records,
+    lines: Lines,
+    /// The end of standard error.
+    stderr: String,
+}
+
+impl Pump {
+    /// Reads until the server ends or must end. Dropping the records ends the command.
+    async fn run(mut self, idle: Duration, mut writer: AbortOnDropHandle<()>) {
+        let how = loop {
+            let left = idle.saturating_sub(self.link.idle_for());
+            tokio::select! {
+                record = self.records.next() => if let Some(how) = self.take(record) {
+                    break how;
+                },
+                _ = &mut writer => break self.rest().await,
+                () = self.link.stopped() => break How::Stopped,
+                () = sleep(left) => if self.link.end_if_idle(idle) {
+                    break How::Stopped;
+                },
+            }
+        };
+        self.link.end(how, self.stderr);
+    }
+
+    /// Standard input is closed, usually because the server is about to end. Reads how.
+    async fn rest(&mut self) -> How {
+        let read = async {
+            loop {
+                let record = self.records.next().await;
+                if let Some(how) = self.take(record) {
+                    return how;
+                }
+            }
+        };
+        let closed = || How::Failed("it does not read its standard input".into());
+        timeout(Duration::from_secs(2), read).await.unwrap_or_else(|_| closed())
+    }
+
+    /// Takes a record. Returns why the server has ended, or must.
+    fn take(&mut self, record: Option<Result<Record, sandbox_client::Error>>) -> Option<How> {
+        match record {
+            Some(Ok(Record::Stdout(output))) => self.read(output.data.as_bytes()),
+            Some(Ok(Record::Stderr(output))) => {
+                keep_end(&mut self.stderr, &output.data);
+                None
+            }
+            Some(Ok(Record::Gap { .. })) => Some(How::Failed("a part of its output was lost".into())),
+            Some(Ok(Record::Exit { exit_code, reason, .. })) => Some(match reason {
+                EndReason::Timeout => How::TimeLimit,
+                EndReason::Oom => How::Failed("it ran out of memory".into()),
+                EndReason::Lost => How::Failed("its sandbox was stopped".into()),
+                EndReason::Exited | EndReason::Killed => How::Failed(format!("it ended with exit code {exit_code}")),
+            }),
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(How::Failed(error.to_string())),
+            None => Some(How::Failed("its output ended".into())),
+        }
+    }
+
+    fn read(&mut self, output: &[u8]) -> Option<How> {
+        let (link, mut problem) = (&self.link, None);
+        let read = self.lines.push(output, |line| {
+            if problem.is_none() {
+                problem = link.receive(line).err();
+            }
+        });
+        read.map_err(|error| error.to_string()).err().or(problem).map(How::Failed)
+    }
+}
+
+/// Appends text and keeps the end.
+fn keep_end(kept: &mut String, text: &str) {
+    kept.push_str(text);
+    let excess = kept.len().saturating_sub(MAX_STDERR_BYTES);
+    let cut = (excess..=kept.len()).find(|at| kept.is_char_boundary(*at)).unwrap_or(kept.len());
+    kept.drain(..cut);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_standard_error_is_kept() {
+        let mut kept = String::new();
+        keep_end(&mut kept, "ab");
+        assert_eq!(kept, "ab");
+        keep_end(&mut kept, &"é".repeat(MAX_STDERR_BYTES));
+        assert!(kept.len() <= MAX_STDERR_BYTES && kept.starts_with('é'));
+    }
+}

@@ -1,0 +1,178 @@
+//! One wrapped server on standard input and output: `sandboxd mcp --wrap`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::ServiceExt;
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_client::Client;
+use toolbox::{Namespace, NamespaceError};
+
+use super::handler::Wrapped;
+use super::link::Allowed;
+use super::pin::{Unpinned, floating};
+use super::pin_file::{Pin, PinError, PinFile};
+use super::process::Launch;
+use super::registrations::{Approved, Registrations};
+use super::resolve;
+use super::tools::ToolList;
+use super::upstream::Upstream;
+use crate::pipe::Pipe;
+
+/// How long the server runs without a call.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Lengths of a variable's value that can be replaced in the output.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
+
+/// What to wrap, and what is allowed.
+#[derive(Debug)]
+pub struct WrapOptions {
+    /// Program and its arguments.
+    pub command: Vec<String>,
+    /// Session whose sandbox the server runs in. One with variables runs in a sandbox beside it.
+    pub session: String,
+    /// Environment variables of the server. They are secret.
+    pub env: BTreeMap<String, String>,
+    /// Whether each start may download the newest version of the server's package.
+    pub unpinned: bool,
+    /// Digest of the tool list that the user approves now.
+    pub tools_hash: Option<String>,
+    /// File that remembers versions and approved tools. Without it, every process decides anew.
+    pub pins: Option<PathBuf>,
+    /// Whether the server may ask the host's user.
+    pub allow_elicitation: bool,
+    /// Whether the server may use the host's model.
+    pub allow_sampling: bool,
+}
+
+/// Why a server cannot be wrapped.
+#[derive(Debug, thiserror::Error)]
+pub enum WrapError {
+    /// There is no program.
+    #[error("no command given")]
+    NoCommand,
+    /// The session cannot be used.
+    #[error("the session {0}")]
+    Session(#[from] NamespaceError),
+    /// The sandbox cannot be created.
+    #[error("the sandbox cannot be created")]
+    Sandbox(#[from] sandbox_client::Error),
+    /// The version of the package is unknown.
+    #[error("{0} with --unpinned")]
+    Unpinned(#[from] Unpinned),
+    /// The file with the pins cannot be read.
+    #[error(transparent)]
+    Pins(#[from] PinError),
+    /// The host did not complete the handshake.
+    #[error("the host did not open an MCP connection")]
+    Handshake(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server's task has failed.
+    #[error("the server failed")]
+    Failed(#[source] tokio::task::JoinError),
+}
+
+/// The only server of a process.
+#[derive(Debug)]
+pub(super) struct Single {
+    upstream: Arc<Upstream>,
+    client: Client,
+    launch: Launch,
+    command: Vec<String>,
+    pins: Option<PinFile>,
+    pin: Mutex<Pin>,
+}
+
+impl Single {
+    pub(super) fn upstream(&self) -> Arc<Upstream> {
+        Arc::clone(&self.upstream)
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    pub(super) fn approved(&self) -> Option<Approved> {
+        let pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Approved { hash: pin.tools_hash.clone()?, tools: pin.tools.clone() })
+    }
+
+    /// Remembers approved tools.
+    pub(super) fn approve(&self, tools: &ToolList) -> Result<(), String> {
+        let pin = {
+            let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
+            pin.tools_hash = Some(tools.hash.clone());
+            pin.tools = tools.digests.clone();
+            pin.clone()
+        };
+        match &self.pins {
+            Some(file) => file.put(&self.command, &pin).map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Serves a wrapped server to one host until it closes standard input.
+pub async fn wrap(client: Client, options: WrapOptions) -> Result<(), WrapError> {
+    let single = prepare(client, options).await?;
+    let (input, output) = rmcp::transport::stdio();
+    let upstream = single.upstream();
+    let server = Wrapped::new(Registrations::Single(Arc::new(single)));
+    let serve = server.serve(Pipe::new(input, output));
+    let running = serve.await.map_err(|error| WrapError::Handshake(Box::new(error)))?;
+    let ended = running.waiting().await.map(drop).map_err(WrapError::Failed);
+    upstream.stop().await;
+    ended
+}
+
+async fn prepare(client: Client, options: WrapOptions) -> Result<Single, WrapError> {
+    let (cmd, args) = options.command.split_first().ok_or(WrapError::NoCommand)?;
+    let pins = options.pins.map(PinFile::new);
+    let mut pin = match &pins {
+        Some(file) => file.get(&options.command)?,
+        None => Pin::default(),
+    };
+    let sandbox = client.create_or_reconnect(&sandbox_of(&options.session, &options.env)?).await?.sandbox_id;
+    let mut args = args.to_vec();
+    if let Some(package) = floating(cmd, &args).filter(|_| !options.unpinned) {
+        let version = match pin.version.clone() {
+            Some(version) => version,
+            None => resolve::current(&client, &sandbox, &package).await?,
+        };
+        args = package.with_version(&args, &version);
+        pin.version = Some(version);
+    }
+    if let Some(hash) = options.tools_hash {
+        (pin.tools_hash, pin.tools) = (Some(hash), BTreeMap::new());
+    }
+    let launch = Launch {
+        sandbox,
+        cmd: cmd.clone(),
+        args,
+        cwd: None,
+        env: options.env,
+        allowed: Allowed { elicitation: options.allow_elicitation, sampling: options.allow_sampling },
+        idle: IDLE,
+    };
+    let (upstream, command) = (Arc::default(), options.command);
+    Ok(Single { upstream, client, launch, command, pins, pin: Mutex::new(pin) })
+}
+
+/// The sandbox of a session, or the one beside it for a server with variables.
+fn sandbox_of(session: &str, env: &BTreeMap<String, String>) -> Result<CreateSandbox, NamespaceError> {
+    if env.is_empty() {
+        return Namespace::new("stdio")?.sandbox_of(session);
+    }
+    let secret = env.iter().filter(|(_, value)| SECRET_BYTES.contains(&value.len()));
+    let secret = secret.map(|(name, _)| name.clone()).collect();
+    let values = env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    // The tools of no host reach this namespace.
+    let sandbox = Namespace::new("stdio-secrets")?.sandbox_of(session)?;
+    Ok(CreateSandbox { secret_env: Some(secret), env: Some(values), ports: None, ..sandbox })
+}
