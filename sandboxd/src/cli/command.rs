@@ -114,7 +114,7 @@ async fn kill(client: &Client, sandbox: &SandboxId, command: &CommandId) -> anyh
 
 /// Environment variables of the command. A name without a value that is not set here either is skipped, as by `docker
 /// run`.
-fn variables(
+pub(super) fn variables(
     given: &[String],
     value_here: impl Fn(&str) -> Option<String>,
 ) -> std::collections::BTreeMap<String, String> {

@@ -10,6 +10,7 @@ use toolbox::{HostRoot, Profile};
 use uuid::Uuid;
 
 use super::DaemonArgs;
+use super::command::variables;
 use super::mcp_config::{Host, print_config};
 use crate::config::Config;
 
@@ -30,6 +31,62 @@ pub struct McpArgs {
     /// Print the configuration of a host that uses this server, and do nothing else
     #[arg(long, value_name = "HOST", conflicts_with_all = ["session", "root"])]
     print_config: Option<Host>,
+    #[command(flatten)]
+    wrap: WrapArgs,
+}
+
+/// A server of a third party
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Third-party server")]
+struct WrapArgs {
+    /// Run the MCP server after `--` in a sandbox and serve its tools
+    #[arg(long, requires = "command", conflicts_with_all = ["profile", "root", "print_config"])]
+    wrap: bool,
+    /// Secret environment variable of the server; `NAME` alone passes on the value from this environment. The server
+    /// gets a sandbox of its own
+    #[arg(long, short, value_name = "NAME[=VALUE]", requires = "wrap")]
+    env: Vec<String>,
+    /// Let each start download the newest version of the server's package
+    #[arg(long, requires = "wrap")]
+    unpinned: bool,
+    /// Approve the tool list with this digest, after it has changed
+    #[arg(long, value_name = "SHA256", requires = "wrap")]
+    tools_hash: Option<String>,
+    /// File that remembers versions and approved tools [default: sandboxd/mcp-pins.json in XDG_STATE_HOME or
+    /// ~/.local/state]
+    #[arg(long, value_name = "FILE", requires = "wrap")]
+    pins: Option<PathBuf>,
+    /// Let the server ask the user
+    #[arg(long, requires = "wrap")]
+    allow_elicitation: bool,
+    /// Let the server use the host's model
+    #[arg(long, requires = "wrap")]
+    allow_sampling: bool,
+    /// Program of the server and its arguments
+    #[arg(last = true, value_name = "COMMAND", requires = "wrap")]
+    command: Vec<String>,
+}
+
+impl WrapArgs {
+    fn options(self, session: String) -> mcp::WrapOptions {
+        mcp::WrapOptions {
+            command: self.command,
+            session,
+            env: variables(&self.env, |name| std::env::var(name).ok()),
+            unpinned: self.unpinned,
+            tools_hash: self.tools_hash,
+            pins: self.pins.or_else(default_pins),
+            allow_elicitation: self.allow_elicitation,
+            allow_sampling: self.allow_sampling,
+        }
+    }
+}
+
+/// The user's own file for versions and approved tools. None if there is no home directory.
+fn default_pins() -> Option<PathBuf> {
+    let dir = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let state = dir("XDG_STATE_HOME").or_else(|| dir("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("sandboxd/mcp-pins.json"))
 }
 
 /// Serves until the host closes standard input.
@@ -47,6 +104,10 @@ pub async fn mcp(args: McpArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     let session = args.session.unwrap_or_else(|| Uuid::new_v4().to_string());
     let client = args.daemon.client(config)?;
+    if args.wrap.wrap {
+        mcp::wrap(client, args.wrap.options(session)).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     mcp::stdio(client, mcp::Options { session, profile: args.profile, root }).await?;
     Ok(ExitCode::SUCCESS)
 }

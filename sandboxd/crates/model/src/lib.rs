@@ -14,6 +14,7 @@ pub mod host;
 pub mod instance;
 pub mod layout;
 pub mod limits;
+pub mod mcp;
 pub mod network;
 pub mod orphan;
 pub mod port;

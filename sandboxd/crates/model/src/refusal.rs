@@ -352,6 +352,8 @@ pub enum Resource {
     Denial,
     /// A container, volume or disk that belongs to no sandbox.
     Orphan,
+    /// A wrapped server.
+    McpServer,
 }
 
 impl Resource {
@@ -367,6 +369,7 @@ impl Resource {
             Self::Connection => "connection",
             Self::Denial => "denial",
             Self::Orphan => "orphan",
+            Self::McpServer => "mcpServer",
         }
     }
 }

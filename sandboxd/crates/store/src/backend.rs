@@ -1,6 +1,6 @@
 //! What a database must do for the store.
 //!
-//! A backend is one type that implements [`Backend`] and the traits of the four tables. The traits say what each
+//! A backend is one type that implements [`Backend`] and the traits of the five tables. The traits say what each
 //! operation promises, in terms of the model. How it is done, and how the data survives a fault, is the backend's own
 //! matter. The tests in `tests/store/contract` run against every backend.
 
@@ -9,6 +9,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId};
+use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{CommandRecord, Ended, Orphan, SandboxRecord, Stage};
 
@@ -22,7 +23,7 @@ use super::Error;
 /// Writes marked "urgent" must be possible on a full disk if the backend can arrange it, because sandboxes cannot be
 /// deleted without them.
 #[async_trait]
-pub trait Backend: SandboxTable + CommandTable + LinkTable + DaemonTable + Debug + Send + Sync {
+pub trait Backend: SandboxTable + CommandTable + LinkTable + McpServerTable + DaemonTable + Debug + Send + Sync {
     /// Whether the database can be written right now.
     async fn check(&self) -> Result<(), Error>;
 
@@ -106,6 +107,19 @@ pub trait LinkTable {
 
     /// Deletes links. Skips links that do not exist.
     async fn delete_links(&self, links: &[LinkId]) -> Result<(), Error>;
+}
+
+/// Operations on wrapped servers. A server is found by its sandbox and its name.
+#[async_trait]
+pub trait McpServerTable {
+    /// All servers, in order of their sandboxes and names.
+    async fn mcp_servers(&self) -> Result<Vec<McpServerRecord>, Error>;
+
+    /// Adds a server, or replaces the one with the same sandbox and name.
+    async fn put_mcp_server(&self, server: &McpServerRecord) -> Result<(), Error>;
+
+    /// Deletes a server. Succeeds if it does not exist. Urgent.
+    async fn delete_mcp_server(&self, sandbox: &SandboxId, name: &str) -> Result<(), Error>;
 }
 
 /// Operations on what is stored about the daemon itself.

@@ -1,5 +1,5 @@
 //! Everything that must outlive the daemon: the sandboxes and their specifications, the history of commands, the
-//! links to previews, and the daemon's age.
+//! links to previews, the wrapped servers, and the daemon's age.
 //!
 //! [`Store`] has the operations, and does what is the same for every database: the queue of the history and the
 //! daemon's age. It keeps everything in a [`Backend`]. `rows` has what SQL databases share: how values of the model
@@ -17,7 +17,9 @@ mod operations;
 mod rows;
 pub mod sqlite;
 
-pub use backend::{Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, SandboxTable, Written};
+pub use backend::{
+    Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, SandboxTable, Written,
+};
 pub use error::{Error, ErrorKind};
 pub use history::History;
 

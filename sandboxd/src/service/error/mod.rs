@@ -53,6 +53,14 @@ pub enum Error {
         path: String,
     },
 
+    /// Another wrapped server of the sandbox has the name.
+    McpServerExists {
+        /// As in the request.
+        name: String,
+    },
+    /// The sandbox is that of a wrapped server.
+    McpServerNested,
+
     /// The client stopped sending standard input.
     StdinLate {
         /// Bytes of this request that the command had taken.
@@ -199,6 +207,17 @@ impl Error {
                 ErrorCode::WrongState,
                 format!("the directory {} is not empty; only an empty directory can be replaced", Echo(path)),
                 json!({ "path": path }),
+            ),
+
+            Self::McpServerExists { name } => PublicError::new(
+                ErrorCode::AlreadyExists,
+                format!("another server is registered as {}; remove it first, or choose another name", Echo(name)),
+                json!({ "field": "name" }),
+            ),
+            Self::McpServerNested => PublicError::new(
+                ErrorCode::Refused,
+                "this sandbox belongs to a wrapped server; register servers with the sandbox that they belong to",
+                json!({}),
             ),
 
             Self::StdinLate { written_bytes } => PublicError::new(

@@ -3,4 +3,5 @@
 mod commands;
 mod daemon;
 mod links;
+mod mcp_servers;
 mod sandboxes;

@@ -6,6 +6,7 @@
 pub(crate) mod commands;
 pub(crate) mod daemon;
 pub(crate) mod links;
+pub(crate) mod mcp_servers;
 #[cfg(test)]
 mod published;
 pub(crate) mod sandboxes;

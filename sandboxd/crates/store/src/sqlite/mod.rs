@@ -9,6 +9,7 @@ mod daemon;
 mod database;
 mod error;
 mod links;
+mod mcp_servers;
 mod sandboxes;
 mod schema;
 

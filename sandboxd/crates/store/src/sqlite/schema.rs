@@ -11,13 +11,14 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
     ("request digest", include_str!("../../migrations/0004_request_digest.sql")),
     ("identity", include_str!("../../migrations/0005_identity.sql")),
     ("secret env", include_str!("../../migrations/0006_secret_env.sql")),
+    ("mcp servers", include_str!("../../migrations/0007_mcp_servers.sql")),
 ];
 
 static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
