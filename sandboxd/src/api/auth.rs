@@ -63,7 +63,7 @@ pub(super) fn is_open(path: &str) -> bool {
 
 /// Whether the path belongs to a surface, where tool tokens are valid.
 fn is_surface(path: &str) -> bool {
-    path == "/mcp" || path.starts_with("/tools/") || is_open_terminal(path)
+    path == "/mcp" || path.starts_with("/mcp/") || path.starts_with("/tools/") || is_open_terminal(path)
 }
 
 /// Whether the path belongs to the open-terminal surface.

@@ -13,6 +13,7 @@ use hyper::body::Body as _;
 use sandbox_api::batch::RunBatch;
 use sandbox_api::command::KillCommand;
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, LinkFile, MakeDir, MoveFile, WriteFiles};
+use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::AllowDenied;
 use sandbox_api::port::CreateLink;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
@@ -42,6 +43,8 @@ impl RequestBody for CreateLink {}
 impl RequestBody for Network {}
 impl RequestBody for AllowDenied {}
 impl RequestBody for LinkFile {}
+impl RequestBody for RegisterMcpServer {}
+impl RequestBody for ApproveMcpServer {}
 impl RequestBody for MakeDir {}
 impl RequestBody for MoveFile {}
 impl RequestBody for GrepFiles {}

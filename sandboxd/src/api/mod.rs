@@ -18,6 +18,7 @@ mod files;
 mod health;
 mod hosts;
 mod json_text;
+mod mcp;
 mod metrics;
 mod ndjson;
 mod network;

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, command, docs, files, health, hosts, metrics, network, orphan, port, race,
+    ApiState, auth, batch, command, docs, files, health, hosts, mcp as mcp_server, metrics, network, orphan, port, race,
     request_log, run, sandbox, server, stdin, surface, terminal, tunnel, verb,
 };
 use crate::model::Instance;
@@ -65,6 +65,10 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/network", routes!(network::change))
         .add("/v1/sandboxes/{id}/network/denials", routes!(network::denials))
         .add("/v1/sandboxes/{id}/network/denials/{denialId}:allow", routes!(network::allow))
+        .add("/v1/sandboxes/{id}/mcp", routes!(mcp_server::list, mcp_server::register))
+        .add("/v1/sandboxes/{id}/mcp/{name}", routes!(mcp_server::inspect, mcp_server::remove))
+        .add("/v1/sandboxes/{id}/mcp/{name}:approve", routes!(mcp_server::approve))
+        .add("/v1/sandboxes/{id}/mcp/{name}:open", routes!(mcp_server::open))
         .add("/v1/orphans", routes!(orphan::list))
         .add("/v1/orphans/{name}", routes!(orphan::remove))
         .add("/metrics", routes!(metrics::metrics))

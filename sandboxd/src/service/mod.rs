@@ -10,7 +10,8 @@
 //! - `history`: which commands ran and how they ended
 //! - `egress`: the sandboxes' outbound connections
 //! - `lifecycle`: sandboxes, from create to delete
-//! - `commands`, `terminals`, `files`, `downloads`, `previews`: what runs in a sandbox, and how it is reached
+//! - `commands`, `terminals`, `files`, `downloads`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is
+//!   reached
 
 mod clock;
 mod commands;
@@ -21,6 +22,7 @@ mod error;
 mod files;
 mod history;
 mod lifecycle;
+mod mcp_servers;
 mod ownership;
 mod previews;
 mod setup;
@@ -45,6 +47,7 @@ pub use self::files::{FileStream, Files, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
+pub use self::mcp_servers::{McpServerView, McpServers};
 pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
@@ -75,6 +78,7 @@ pub struct Service {
     files: Arc<Files>,
     downloads: Downloads,
     previews: Arc<Previews>,
+    mcp_servers: McpServers,
 }
 
 impl Service {
@@ -107,6 +111,7 @@ impl Service {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &lifecycle, &files),
             files,
+            mcp_servers: McpServers::new(&context, &lifecycle),
             context,
             ownership,
             storage,
@@ -145,6 +150,11 @@ impl Service {
     /// Ports of sandboxes, links to them and ports that are published on the host.
     pub fn previews(&self) -> &Arc<Previews> {
         &self.previews
+    }
+
+    /// Wrapped servers of sandboxes.
+    pub fn mcp_servers(&self) -> &McpServers {
+        &self.mcp_servers
     }
 
     /// Bounds that the operator sets.

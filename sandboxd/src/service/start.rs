@@ -55,6 +55,7 @@ impl Service {
         }
         if !done.linked {
             self.previews.restore_links().await?;
+            self.mcp_servers.restore().await?;
             done.linked = true;
         }
         let previews = Arc::clone(&self.previews);

@@ -24,6 +24,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 10] = [
     ("files", "Files", &["lifecycle", "storage"]),
     ("downloads", "Downloads", &["files", "lifecycle"]),
     ("previews", "Previews", &["egress", "lifecycle"]),
+    ("mcp_servers", "McpServers", &["lifecycle"]),
 ];
 
 /// What every component may use of the service itself.

@@ -11,6 +11,7 @@ use sandbox_api::files::{
     WriteFiles,
 };
 use sandbox_api::health::{Health, Ready};
+use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
 use sandbox_api::port::{CreateLink, Link, PortFound};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
@@ -124,6 +125,10 @@ fn all() -> Result<Vec<Example>, Error> {
             "id": "den_0123456789abcdefghijkl", "allowable": true,
             "host": "example.org", "port": 443, "count": 2, "lastAt": "2026-01-01T12:00:00Z", "reason": "hostNotAllowed",
         }] }))?,
+        example::<RegisterMcpServer>(json!({
+            "name": "files", "cmd": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."],
+        }))?,
+        example::<ApproveMcpServer>(json!({ "toolsHash": "0".repeat(64) }))?,
         example::<AllowDenied>(json!({ "scope": "sandbox" }))?,
         example::<DenialAllowed>(json!({
             "host": "example.org", "port": 443, "scope": "sandbox", "rule": "example.org",

@@ -70,3 +70,14 @@ pub(in crate::api) struct InDenial {
     /// Id of the denial.
     denial_id: DenialId,
 }
+
+/// `/v1/sandboxes/{id}/mcp/{name}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InMcpServer {
+    /// Id of the sandbox.
+    id: SandboxId,
+    /// Name of the wrapped server.
+    name: String,
+}

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId};
+use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{CommandRecord, Ended, Orphan, SandboxRecord, Stage};
 use sandboxd_store::{
-    Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, SandboxTable, Store,
-    Written,
+    Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, McpServerTable, SandboxTable,
+    Store, Written,
 };
 
 use crate::contract::TestDatabase;
@@ -53,6 +54,7 @@ struct Tables {
     sandboxes: BTreeMap<SandboxId, SandboxRecord>,
     commands: BTreeMap<(SandboxId, CommandId), Command>,
     links: BTreeMap<LinkId, LinkRecord>,
+    mcp_servers: BTreeMap<(SandboxId, String), McpServerRecord>,
     orphans: Vec<Orphan>,
     identity: Identity,
     age_ms: u64,
@@ -320,6 +322,27 @@ impl LinkTable for Opened {
     async fn delete_links(&self, links: &[LinkId]) -> Result<(), Error> {
         self.write(|tables| {
             tables.links.retain(|id, _| !links.contains(id));
+            Ok(())
+        })
+    }
+}
+
+#[async_trait]
+impl McpServerTable for Opened {
+    async fn mcp_servers(&self) -> Result<Vec<McpServerRecord>, Error> {
+        self.read(|tables| tables.mcp_servers.values().cloned().collect())
+    }
+
+    async fn put_mcp_server(&self, server: &McpServerRecord) -> Result<(), Error> {
+        self.write(|tables| {
+            tables.mcp_servers.insert((server.sandbox.clone(), server.name.clone()), server.clone());
+            Ok(())
+        })
+    }
+
+    async fn delete_mcp_server(&self, sandbox: &SandboxId, name: &str) -> Result<(), Error> {
+        self.write(|tables| {
+            tables.mcp_servers.remove(&(sandbox.clone(), name.to_owned()));
             Ok(())
         })
     }

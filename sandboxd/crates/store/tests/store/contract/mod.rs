@@ -5,6 +5,7 @@
 pub(crate) mod daemon;
 pub(crate) mod history;
 pub(crate) mod links;
+pub(crate) mod mcp_servers;
 pub(crate) mod outages;
 pub(crate) mod records;
 pub(crate) mod sandboxes;
@@ -53,6 +54,9 @@ macro_rules! contract {
         }
         contract! { #[tokio::test] $database, links:
             a_link_is_added_ended_once_and_deleted,
+        }
+        contract! { #[tokio::test] $database, mcp_servers:
+            a_server_is_written_replaced_and_deleted,
         }
         contract! { #[tokio::test] $database, daemon:
             identity_and_orphans_are_read_back,
