@@ -38,6 +38,11 @@ pub struct StartCommand {
     /// Keeps the command running when the client closes the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached: Option<bool>,
+    /// Does not count the command and its stream as use: the sandbox is parked as if the command did not run, which ends
+    /// it. Writing to its standard input and waiting for it are use. The default of `timeoutMs` and its maximum are one
+    /// day. A restart of the daemon ends the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passive: Option<bool>,
     /// Keeps standard input open for `POST …/stdin`. Input from this request is written first. Otherwise standard
     /// input is closed after it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -74,8 +74,6 @@ pub struct McpServer {
     /// SHA-256 of each approved tool, by its name. Empty if only the digest of the list is known.
     #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub tools: StringMap,
-    /// How long it runs without a call, in milliseconds.
-    pub idle_ms: u64,
     /// Session key of the sandbox that it belongs to.
     pub session_key: String,
     /// Time of the registration (RFC 3339, UTC).

@@ -182,8 +182,12 @@ pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSp
         stdin: stdin_of(request.stdin, request.stdin_base64)?,
         open_stdin: request.open_stdin.unwrap_or(false),
         read_only: request.read_only.unwrap_or(false),
-        timeout: timeout_of(request.timeout_ms, profile, limits),
+        timeout: match (request.passive, profile) {
+            (Some(true), None) => passive_timeout_of(request.timeout_ms),
+            _ => timeout_of(request.timeout_ms, profile, limits),
+        },
         detached: request.detached.unwrap_or(false),
+        passive: request.passive.unwrap_or(false),
         output_file_after: (request.save_output == Some(true)).then_some(limits::SAVE_OUTPUT_AFTER_BYTES),
         debug: is_debug,
         secrets: Vec::new(),
@@ -305,6 +309,12 @@ fn timeout_of(requested_ms: Option<u64>, profile: Option<LimitProfile>, limits: 
         None => requested.unwrap_or(limits::DEFAULT_COMMAND_TIMEOUT),
     };
     requested.clamp(limits::MIN_COMMAND_TIMEOUT, limits.max_command_timeout)
+}
+
+/// A passive command ends with its sandbox's container, so it needs no other limit than one for a leftover.
+fn passive_timeout_of(requested_ms: Option<u64>) -> Duration {
+    let requested = requested_ms.map_or(limits::MAX_PASSIVE_TIMEOUT, Duration::from_millis);
+    requested.clamp(limits::MIN_COMMAND_TIMEOUT, limits::MAX_PASSIVE_TIMEOUT)
 }
 
 fn record_to_wire(record: CommandRecord) -> Command {

@@ -150,7 +150,7 @@ fn digests_of(given: StringMap) -> Result<StringMap> {
 }
 
 fn to_wire(view: McpServerView) -> McpServer {
-    let McpServerView { record, session_key, idle } = view;
+    let McpServerView { record, session_key } = view;
     let spec = record.spec;
     McpServer {
         path: format!("/mcp/{}/{}", record.sandbox, record.name),
@@ -166,7 +166,6 @@ fn to_wire(view: McpServerView) -> McpServer {
         version: record.version,
         tools_hash: record.tools_hash,
         tools: record.tools,
-        idle_ms: idle.as_millis() as u64,
         session_key: session_key.to_string(),
         created_at: Timestamp::from_millisecond(record.created_at_ms).unwrap_or(Timestamp::UNIX_EPOCH),
     }

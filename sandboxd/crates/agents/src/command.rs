@@ -185,9 +185,9 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
-    /// Whether something runs that must not be interrupted.
-    pub fn is_busy(&self) -> bool {
-        self.running_commands > 0 || self.busy_terminals > 0
+    /// Whether something runs that must not be interrupted, besides this number of passive commands.
+    pub fn is_busy(&self, passive_commands: usize) -> bool {
+        self.running_commands as usize > passive_commands || self.busy_terminals > 0
     }
 }
 
@@ -371,6 +371,7 @@ mod tests {
             read_only: false,
             timeout: Duration::from_secs(1),
             detached: false,
+            passive: false,
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),

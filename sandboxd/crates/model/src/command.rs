@@ -34,6 +34,8 @@ pub struct CommandSpec {
     pub timeout: Duration,
     /// Whether the command continues when the caller of its stream disconnects.
     pub detached: bool,
+    /// Whether the command does not keep its sandbox in use.
+    pub passive: bool,
     /// If the output has more bytes than this, all of it is written to a file of the sandbox.
     pub output_file_after: Option<u64>,
     /// Whether bash reports the commands of the script that it runs.
@@ -87,6 +89,9 @@ impl CommandSpec {
             for limit in [cpu_ms, processes.map(u64::from), output_bytes, loop_iterations.map(u64::from)] {
                 fields.add(&limit.unwrap_or(0).to_le_bytes());
             }
+        }
+        if self.passive {
+            fields.add(b"passive");
         }
         fields.digest()
     }
@@ -334,6 +339,7 @@ mod tests {
             read_only: false,
             timeout: Duration::from_secs(30),
             detached: false,
+            passive: false,
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),
@@ -364,6 +370,7 @@ mod tests {
             CommandSpec { open_stdin: true, ..spec() },
             CommandSpec { read_only: true, ..spec() },
             CommandSpec { detached: true, ..spec() },
+            CommandSpec { passive: true, ..spec() },
             CommandSpec { timeout: Duration::from_secs(31), ..spec() },
             CommandSpec { output_file_after: Some(0), ..spec() },
             CommandSpec { output_file_after: Some(1), ..spec() },

@@ -1,7 +1,6 @@
 //! Wrapped servers: MCP servers of third parties that run in a sandbox.
 
 use std::fmt;
-use std::time::Duration;
 
 use sandbox_api::{SandboxId, StringMap};
 
@@ -113,11 +112,6 @@ pub fn digest(field: &str, given: String) -> Result<String, FieldError> {
     }
 }
 
-/// How long a wrapped server runs without a call, in a sandbox with this idle time. Its sandbox is idle only after that.
-pub fn idle_time(of_sandbox: Duration) -> Duration {
-    (of_sandbox / 10).clamp(*limits::MCP_IDLE.start(), *limits::MCP_IDLE.end())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,11 +153,5 @@ mod tests {
         assert_eq!((first.tools_hash.as_deref(), second.tools_hash.as_deref()), (Some("1"), Some("1")));
         assert_eq!(second.approved(approval("2", false)).tools_hash.as_deref(), Some("2"));
         assert!(!format!("{first:?} {:?}", first.spec).contains("value"));
-    }
-
-    #[test]
-    fn a_server_is_idle_long_before_its_sandbox() {
-        let seconds = [10, 100, 900].map(|ttl| idle_time(Duration::from_secs(ttl)).as_secs());
-        assert_eq!(seconds, [5, 10, 60]);
     }
 }

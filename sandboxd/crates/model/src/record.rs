@@ -116,6 +116,8 @@ pub struct CommandRecord {
     pub cwd: String,
     /// Whether the command continues when the caller of its stream disconnects.
     pub detached: bool,
+    /// Whether the command does not keep its sandbox in use. False if only its agent knows it.
+    pub passive: bool,
     /// Time limit in milliseconds.
     pub timeout_ms: u64,
     /// Milliseconds since the Unix epoch.

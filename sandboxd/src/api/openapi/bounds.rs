@@ -55,6 +55,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "timeoutMs", with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64)),
         ("StartCommand", "detached", json!({ "default": false })),
         ("StartCommand", "limits", json!({ "enum": LimitProfile::ALL.map(LimitProfile::name) })),
+        ("StartCommand", "passive", json!({ "default": false })),
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
         ("StartCommand", "debug", json!({ "default": false })),

@@ -24,7 +24,7 @@ pub use self::batch::{BatchOrder, CommandOutput, CommandResult};
 use self::feed::Feeds;
 pub use self::stream::CommandStream;
 use super::history::{History, status_of};
-use super::lifecycle::{InUse, Lifecycle, Sandbox};
+use super::lifecycle::{InUse, InUseMark, Lifecycle, Sandbox};
 use super::tasks::Tasks;
 use super::{Context, Error};
 use crate::agent::{self, AgentHandle};
@@ -80,7 +80,8 @@ impl Commands {
         let started = in_use.count_if_accepted(started)?;
         if known.is_none() {
             self.history.note_start(in_use.sandbox().ledger(), &spec, started);
-            self.watch(in_use.sandbox(), in_use.agent(), &spec.id);
+            let mark = InUseMark::command(in_use.sandbox().activity(), spec.passive);
+            self.watch(in_use.sandbox(), in_use.agent(), &spec.id, mark);
         }
         Ok(started)
     }

@@ -28,7 +28,7 @@ impl Commands {
         };
         let events = in_use.count_if_accepted(events)?;
         // Created while the sandbox's order lock is held. Otherwise the sandbox could be parked in between.
-        let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox()));
+        let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox(), spec.passive));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
         Ok(match end_claim {
             Some(end_claim) => stream.for_started_command(events, spec, end_claim),

@@ -32,8 +32,8 @@ enum OnDrop {
 pub(super) struct EndClaim(Mutex<Option<InUseMark>>);
 
 impl EndClaim {
-    pub(super) fn new(sandbox: &Sandbox) -> Self {
-        Self(Mutex::new(Some(InUseMark::command(sandbox.activity()))))
+    pub(super) fn new(sandbox: &Sandbox, is_passive: bool) -> Self {
+        Self(Mutex::new(Some(InUseMark::command(sandbox.activity(), is_passive))))
     }
 
     fn take(&self) -> Option<InUseMark> {
@@ -62,7 +62,8 @@ pub struct CommandStream {
     /// Hands the claim over to a watcher if the reader is slow.
     _hand_over: Option<AbortOnDropHandle<()>>,
     done: bool,
-    _mark: InUseMark,
+    /// Not held for a passive command.
+    mark: Option<InUseMark>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -92,7 +93,7 @@ impl CommandStream {
             end_claim: None,
             _hand_over: None,
             done: false,
-            _mark: mark,
+            mark: Some(mark),
             _permit: permit,
         }
     }
@@ -114,6 +115,9 @@ impl CommandStream {
     pub(super) fn for_repeated_request(mut self, events: EventStream, spec: &CommandSpec) -> Self {
         self.feed.open(events);
         self.on_drop = if spec.detached { OnDrop::KeepRunning } else { OnDrop::End };
+        if spec.passive {
+            self.mark = None;
+        }
         self
     }
 
@@ -217,8 +221,8 @@ impl CommandStream {
         let (agent, command) = (self.agent.clone(), self.command.clone());
         Some(AbortOnDropHandle::new(tokio::spawn(async move {
             sleep(limits::HAND_OVER).await;
-            if let Some(_mark) = end_claim.take() {
-                commands.watch(&sandbox, &agent, &command);
+            if let Some(mark) = end_claim.take() {
+                commands.watch(&sandbox, &agent, &command, mark);
             }
         })))
     }
@@ -261,15 +265,14 @@ impl CommandStream {
         let (commands, sandbox) = (Arc::clone(&self.commands), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
         let Some(spec) = self.unrecorded_start.take() else {
-            return commands.watch(&sandbox, &agent, &command);
+            return commands.watch(&sandbox, &agent, &command, mark);
         };
         // The reader left before the agent confirmed the start. The command may run nevertheless.
         self.commands.tasks.spawn(async move {
             if let Ok(status) = agent.inspect(&command).await {
                 commands.history.note_start(sandbox.ledger(), &spec, status.started);
-                commands.watch(&sandbox, &agent, &command);
+                commands.watch(&sandbox, &agent, &command, mark);
             }
-            drop(mark);
         });
     }
 }

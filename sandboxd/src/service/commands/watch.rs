@@ -29,12 +29,17 @@ impl Commands {
         }
     }
 
-    /// Waits for a command's end in the background and records it. Keeps the sandbox in use until then.
-    pub(super) fn watch(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle, command: &CommandId) {
+    /// Waits for a command's end in the background and records it. Holds the mark until then.
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        agent: &AgentHandle,
+        command: &CommandId,
+        mark: InUseMark,
+    ) {
         if !sandbox.ledger().begin_watch(command) {
             return;
         }
-        let mark = InUseMark::command(sandbox.activity());
         let (commands, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         let (agent, command) = (agent.clone(), command.clone());
         // Not one of the tasks that a shutdown waits for, because a command may run for hours.
@@ -66,13 +71,27 @@ impl Commands {
                     let ran = now_ms().saturating_sub(command.started_at_ms).max(0) as u64;
                     let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
                     sandbox.ledger().restore_deadline(command.id.clone(), rest);
-                    self.watch(sandbox, &agent, &command.id);
+                    let mark = InUseMark::command(sandbox.activity(), command.passive);
+                    self.watch(sandbox, &agent, &command.id, mark);
+                    if command.passive {
+                        self.end_abandoned(sandbox, &agent, command.id);
+                    }
                 }
             }
             Err(error) => {
                 warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not read which commands were running");
             }
         }
+    }
+
+    /// Ends a passive command of an earlier daemon. The client that used it has lost its stream.
+    fn end_abandoned(self: &Arc<Self>, sandbox: &Arc<Sandbox>, agent: &AgentHandle, command: CommandId) {
+        let (commands, sandbox, agent) = (Arc::clone(self), Arc::clone(sandbox), agent.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = commands.end_command(&sandbox, &agent, &command).await {
+                warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "could not end a passive command of an earlier daemon");
+            }
+        });
     }
 
     /// Records the commands that a restored sandbox's agent knows, as soon as it is connected, and watches the running

@@ -72,6 +72,7 @@ impl History {
             argv: recorded_argv(&spec.program),
             cwd: spec.cwd.clone(),
             detached: started.detached,
+            passive: spec.passive,
             timeout_ms: started.timeout.as_millis() as u64,
             started_at_ms: started.at_ms,
             digest: spec.digest,

@@ -13,6 +13,7 @@ use crate::service::clock::now_ms;
 pub(in crate::service) struct Activity {
     users: AtomicUsize,
     commands: AtomicUsize,
+    passive_commands: AtomicUsize,
     since: Instant,
     /// Milliseconds after `since`.
     last_used: AtomicU64,
@@ -26,6 +27,7 @@ impl Activity {
         Self {
             users: AtomicUsize::new(0),
             commands: AtomicUsize::new(0),
+            passive_commands: AtomicUsize::new(0),
             since: Instant::now(),
             last_used: AtomicU64::new(0),
             last_used_wall: AtomicI64::new(wall_ms),
@@ -48,6 +50,11 @@ impl Activity {
         self.commands.load(Ordering::SeqCst)
     }
 
+    /// Number of running commands that do not keep the sandbox in use.
+    pub(in crate::service) fn passive_commands(&self) -> usize {
+        self.passive_commands.load(Ordering::SeqCst)
+    }
+
     /// How long the sandbox has been idle. Zero while it is used.
     pub(in crate::service) fn idle_for(&self) -> Duration {
         if self.is_used() {
@@ -66,32 +73,39 @@ impl Activity {
     }
 }
 
-/// Marks a sandbox as in use by a request or a command, until it is dropped.
+/// Marks a sandbox as in use by a request or a command, until it is dropped. The mark of a passive command only counts the
+/// command.
 #[derive(Debug)]
 pub(in crate::service) struct InUseMark {
     activity: Arc<Activity>,
-    is_command: bool,
+    kind: Kind,
     /// Whether dropping it records a use of the sandbox.
     counts: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Request,
+    Command,
+    PassiveCommand,
 }
 
 impl InUseMark {
     /// Marks the use by a request.
     pub(in crate::service) fn request(activity: &Arc<Activity>) -> Self {
-        Self::new(activity, false)
+        Self::new(activity, Kind::Request)
     }
 
-    /// Marks the use by a command.
-    pub(in crate::service) fn command(activity: &Arc<Activity>) -> Self {
-        Self::new(activity, true)
+    /// Marks the use by a command, or counts a passive one.
+    pub(in crate::service) fn command(activity: &Arc<Activity>, is_passive: bool) -> Self {
+        Self::new(activity, if is_passive { Kind::PassiveCommand } else { Kind::Command })
     }
 
-    fn new(activity: &Arc<Activity>, is_command: bool) -> Self {
-        activity.users.fetch_add(1, Ordering::SeqCst);
-        if is_command {
-            activity.commands.fetch_add(1, Ordering::SeqCst);
+    fn new(activity: &Arc<Activity>, kind: Kind) -> Self {
+        for counter in activity.counters(kind) {
+            counter.fetch_add(1, Ordering::SeqCst);
         }
-        Self { activity: Arc::clone(activity), is_command, counts: AtomicBool::new(true) }
+        Self { activity: Arc::clone(activity), kind, counts: AtomicBool::new(kind != Kind::PassiveCommand) }
     }
 
     /// Does not count this request as use. The idle time continues from the use before it.
@@ -100,15 +114,25 @@ impl InUseMark {
     }
 }
 
+impl Activity {
+    fn counters(&self, kind: Kind) -> impl Iterator<Item = &AtomicUsize> {
+        let counters = match kind {
+            Kind::Request => [Some(&self.users), None],
+            Kind::Command => [Some(&self.commands), Some(&self.users)],
+            Kind::PassiveCommand => [Some(&self.passive_commands), None],
+        };
+        counters.into_iter().flatten()
+    }
+}
+
 impl Drop for InUseMark {
     fn drop(&mut self) {
         if self.counts.load(Ordering::Relaxed) {
             self.activity.touch();
         }
-        if self.is_command {
-            self.activity.commands.fetch_sub(1, Ordering::SeqCst);
+        for counter in self.activity.counters(self.kind) {
+            counter.fetch_sub(1, Ordering::SeqCst);
         }
-        self.activity.users.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -132,7 +156,7 @@ mod tests {
     fn a_sandbox_in_use_is_not_idle() {
         let activity = Arc::new(Activity::new(0));
         let request = InUseMark::request(&activity);
-        let command = InUseMark::command(&activity);
+        let command = InUseMark::command(&activity, false);
         assert_eq!((activity.is_used(), activity.commands()), (true, 1));
         assert_eq!(activity.idle_for(), Duration::ZERO);
         drop(request);
@@ -140,5 +164,15 @@ mod tests {
         drop(command);
         assert_eq!((activity.is_used(), activity.commands()), (false, 0));
         assert!(activity.last_used_wall_ms() > 0);
+    }
+
+    #[test]
+    fn a_passive_command_is_counted_and_is_no_use() {
+        let activity = Arc::new(Activity::new(7));
+        let passive = InUseMark::command(&activity, true);
+        assert_eq!((activity.passive_commands(), activity.commands()), (1, 0));
+        assert!(!activity.is_used());
+        drop(passive);
+        assert_eq!((activity.passive_commands(), activity.last_used_wall_ms()), (0, 7));
     }
 }

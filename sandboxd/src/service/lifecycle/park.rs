@@ -74,7 +74,7 @@ impl Lifecycle {
             return Ok(false);
         }
         match agent_info(agent).await {
-            Some(info) => Ok(info.is_busy()),
+            Some(info) => Ok(info.is_busy(sandbox.activity().passive_commands())),
             None => Err(agent::Error::NotConnected { waited: limits::USAGE }.into()),
         }
     }
@@ -121,7 +121,7 @@ impl Lifecycle {
                     return Ok(false);
                 }
                 // An earlier daemon may have started commands that this one does not know.
-                if agent.is_connected() && may_run_commands(agent).await {
+                if agent.is_connected() && may_run_commands(&sandbox, agent).await {
                     sandbox.activity().touch();
                     return Ok(false);
                 }
@@ -193,8 +193,8 @@ fn check_parked(state: &State) -> Result<(), Error> {
 }
 
 /// Whether the agent may run commands. True if it does not answer, so that no work is lost.
-async fn may_run_commands(agent: &AgentHandle) -> bool {
-    agent_info(agent).await.is_none_or(|info| info.is_busy())
+async fn may_run_commands(sandbox: &Sandbox, agent: &AgentHandle) -> bool {
+    agent_info(agent).await.is_none_or(|info| info.is_busy(sandbox.activity().passive_commands()))
 }
 
 /// Space that a workspace uses on its disk, in bytes, if it has a disk and the agent answers.

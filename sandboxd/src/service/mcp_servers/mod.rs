@@ -8,7 +8,6 @@ mod own_sandbox;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use sandbox_api::SandboxId;
 use tracing::debug;
@@ -16,7 +15,7 @@ use tracing::debug;
 use super::clock::now_ms;
 use super::lifecycle::Lifecycle;
 use super::{Context, Error};
-use crate::model::mcp::{McpApproval, McpServerRecord, McpServerSpec, idle_time};
+use crate::model::mcp::{McpApproval, McpServerRecord, McpServerSpec};
 use crate::model::{Refusal, Resource, SessionKey, limits};
 use crate::store::Store;
 
@@ -40,8 +39,6 @@ pub struct McpServerView {
     pub record: McpServerRecord,
     /// Session key of the sandbox that it belongs to.
     pub session_key: SessionKey,
-    /// How long it runs without a call.
-    pub idle: Duration,
 }
 
 impl McpServers {
@@ -169,9 +166,8 @@ impl McpServers {
 
     fn view(&self, record: McpServerRecord) -> Result<McpServerView, Error> {
         let sandbox = self.lifecycle.find(&record.sandbox)?;
-        let (session_key, idle) =
-            sandbox.with_spec(|spec| (spec.session_key.clone(), idle_time(spec.idle_ttl)));
-        Ok(McpServerView { record, session_key, idle })
+        let session_key = sandbox.with_spec(|spec| spec.session_key.clone());
+        Ok(McpServerView { record, session_key })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, McpServerRecord>> {

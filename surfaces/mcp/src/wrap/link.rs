@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +54,10 @@ pub(super) struct Ended {
 pub(super) enum How {
     /// It was not used for a while, or is no longer needed.
     Stopped,
+    /// Its sandbox was parked or deleted.
+    Parked,
+    /// The connection to the daemon broke.
+    Disconnected,
     /// The time limit of the command has passed.
     TimeLimit,
     /// It ended by itself, or had to be ended, for this reason.
@@ -118,6 +122,8 @@ pub(super) struct Link {
     outgoing: mpsc::Sender<Vec<u8>>,
     allowed: Allowed,
     stop: CancellationToken,
+    /// Whether a request waits for its answer.
+    is_busy: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -148,7 +154,8 @@ impl Link {
             unasked: 0,
             tools_changed: false,
         };
-        let link = Self { state: Mutex::new(state), outgoing, allowed, stop: CancellationToken::new() };
+        let (stop, is_busy) = (CancellationToken::new(), watch::Sender::new(false));
+        let link = Self { state: Mutex::new(state), outgoing, allowed, stop, is_busy };
         (Arc::new(link), messages)
     }
 
@@ -201,6 +208,7 @@ impl Link {
         state.next_id += 1;
         state.pending.insert(id, pending);
         state.used = Instant::now();
+        self.is_busy.send_replace(true);
         Ok(id)
     }
 
@@ -332,6 +340,21 @@ impl Link {
         self.lock().pending.is_empty()
     }
 
+    /// Completes when a request waits for its answer.
+    pub(super) async fn busy(&self) {
+        self.until(true).await;
+    }
+
+    /// Completes when no request waits for its answer.
+    pub(super) async fn idle(&self) {
+        self.until(false).await;
+    }
+
+    async fn until(&self, is_busy: bool) {
+        // The sender lives as long as the link.
+        let _ = self.is_busy.subscribe().wait_for(|now| *now == is_busy).await;
+    }
+
     /// Ends the server.
     pub(super) fn stop(&self) {
         self.stop.cancel();
@@ -375,7 +398,11 @@ struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.link.lock().pending.remove(&self.id);
+        {
+            let mut state = self.link.lock();
+            state.pending.remove(&self.id);
+            self.link.is_busy.send_replace(!state.pending.is_empty());
+        }
         if self.is_sent {
             let params = json!({ "requestId": self.id, "reason": "the caller has left" });
             self.link.notify("notifications/cancelled", &params);

@@ -18,8 +18,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::lines::Lines;
 use super::link::{Allowed, How, Link};
 
-/// Requested time limit of a server. The daemon reduces it to its own maximum.
-const TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a server runs without a call, if its sandbox is not parked before.
+const IDLE: Duration = Duration::from_secs(15 * 60);
+
+/// A call that takes longer keeps the sandbox in use until its answer. A shorter one has just used it.
+const LONG_CALL: Duration = Duration::from_millis(200);
+
+/// How long one request keeps the sandbox in use.
+const HOLD: Duration = Duration::from_secs(30);
 
 /// Maximum number of bytes of standard error that are kept for error messages: the last ones.
 const MAX_STDERR_BYTES: usize = 2048;
@@ -45,8 +51,6 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<String, String>,
     /// What it may ask the host for.
     pub(crate) allowed: Allowed,
-    /// How long it runs without a call.
-    pub(crate) idle: Duration,
 }
 
 /// A server that was started.
@@ -76,7 +80,8 @@ pub(super) async fn start(client: &Client, launch: &Launch, id: CommandId) -> Re
         cwd: launch.cwd.clone(),
         env: (!launch.env.is_empty()).then(|| launch.env.clone().into_iter().collect()),
         open_stdin: Some(true),
-        timeout_ms: Some(TIME_LIMIT.as_millis() as u64),
+        // So the sandbox is parked as if the server did not run.
+        passive: Some(true),
         command_id: Some(id.to_string()),
         ..StartCommand::default()
     };
@@ -86,15 +91,37 @@ pub(super) async fn start(client: &Client, launch: &Launch, id: CommandId) -> Re
         return Err(StartError::NotStarted);
     };
     let (link, messages) = Link::new(launch.allowed);
-    let (client, sandbox) = (client.clone(), launch.sandbox.clone());
-    let writer = AbortOnDropHandle::new(tokio::spawn(write(client, sandbox, id, messages)));
+    let of = (client.clone(), launch.sandbox.clone(), id);
+    let keeper = AbortOnDropHandle::new(tokio::spawn(keep_in_use(of.clone(), Arc::clone(&link))));
+    let writer = AbortOnDropHandle::new(tokio::spawn(write(of, messages)));
     let pump = Pump { link: Arc::clone(&link), records, lines: Lines::default(), stderr: String::new() };
-    tokio::spawn(pump.run(launch.idle, writer));
+    tokio::spawn(pump.run(writer, keeper));
     Ok(Started { link, limit: Duration::from_millis(timeout_ms) })
 }
 
+/// The command of a server, and what sends requests about it.
+type OfCommand = (Client, SandboxId, CommandId);
+
+/// Keeps the sandbox in use while a call takes long. A wait for the command is such a use.
+async fn keep_in_use((client, sandbox, command): OfCommand, link: Arc<Link>) {
+    loop {
+        link.busy().await;
+        sleep(LONG_CALL).await;
+        while !link.is_idle() {
+            tokio::select! {
+                waited = client.wait(&sandbox, &command, Some(HOLD)) => match waited {
+                    // The command has ended, and the call with it.
+                    Ok(_) => return,
+                    Err(_) => sleep(LONG_CALL).await,
+                },
+                () = link.idle() => {}
+            }
+        }
+    }
+}
+
 /// Writes messages to standard input, in order.
-async fn write(client: Client, sandbox: SandboxId, command: CommandId, mut messages: mpsc::Receiver<Vec<u8>>) {
+async fn write((client, sandbox, command): OfCommand, mut messages: mpsc::Receiver<Vec<u8>>) {
     while let Some(mut message) = messages.recv().await {
         while message.len() < MAX_WRITE_BYTES
             && let Ok(next) = messages.try_recv()
@@ -118,16 +145,16 @@ struct Pump {
 
 impl Pump {
     /// Reads until the server ends or must end. Dropping the records ends the command.
-    async fn run(mut self, idle: Duration, mut writer: AbortOnDropHandle<()>) {
+    async fn run(mut self, mut writer: AbortOnDropHandle<()>, _keeper: AbortOnDropHandle<()>) {
         let how = loop {
-            let left = idle.saturating_sub(self.link.idle_for());
+            let left = IDLE.saturating_sub(self.link.idle_for());
             tokio::select! {
                 record = self.records.next() => if let Some(how) = self.take(record) {
                     break how;
                 },
                 _ = &mut writer => break self.rest().await,
                 () = self.link.stopped() => break How::Stopped,
-                () = sleep(left) => if self.link.end_if_idle(idle) {
+                () = sleep(left) => if self.link.end_if_idle(IDLE) {
                     break How::Stopped;
                 },
             }
@@ -161,10 +188,11 @@ impl Pump {
             Some(Ok(Record::Exit { exit_code, reason, .. })) => Some(match reason {
                 EndReason::Timeout => How::TimeLimit,
                 EndReason::Oom => How::Failed("it ran out of memory".into()),
-                EndReason::Lost => How::Failed("its sandbox was stopped".into()),
+                EndReason::Lost => How::Parked,
                 EndReason::Exited | EndReason::Killed => How::Failed(format!("it ended with exit code {exit_code}")),
             }),
             Some(Ok(_)) => None,
+            Some(Err(error)) if error.is_temporary() => Some(How::Disconnected),
             Some(Err(error)) => Some(How::Failed(error.to_string())),
             None => Some(How::Failed("its output ended".into())),
         }

@@ -1,7 +1,6 @@
 //! Where the servers of calls are registered, and what is approved of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use rmcp::model::Extensions;
@@ -184,7 +183,6 @@ async fn launch_of(client: &Client, upstream: &super::routes::Entry, server: &Mc
         // Variables are those of the server's own sandbox.
         env: Default::default(),
         allowed: Allowed { elicitation: server.allow_elicitation, sampling: server.allow_sampling },
-        idle: Duration::from_millis(server.idle_ms),
     })
 }
 

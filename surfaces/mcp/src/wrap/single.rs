@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rmcp::ServiceExt;
 use sandbox_api::sandbox::CreateSandbox;
@@ -20,9 +19,6 @@ use super::resolve;
 use super::tools::ToolList;
 use super::upstream::Upstream;
 use crate::pipe::Pipe;
-
-/// How long the server runs without a call.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// Lengths of a variable's value that can be replaced in the output.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
@@ -158,7 +154,6 @@ async fn prepare(client: Client, options: WrapOptions) -> Result<Single, WrapErr
         cwd: None,
         env: options.env,
         allowed: Allowed { elicitation: options.allow_elicitation, sampling: options.allow_sampling },
-        idle: IDLE,
     };
     let (upstream, command) = (Arc::default(), options.command);
     Ok(Single { upstream, client, launch, command, pins, pin: Mutex::new(pin) })

@@ -236,6 +236,8 @@ fn pause_after(failures: u32) -> Duration {
 fn describe(ended: &Ended) -> String {
     let how = match &ended.how {
         How::Stopped => "it was stopped",
+        How::Parked => "its sandbox was parked or deleted",
+        How::Disconnected => "the connection to the daemon broke",
         How::TimeLimit => "its command has reached the daemon's time limit for commands",
         How::Failed(why) => why,
     };

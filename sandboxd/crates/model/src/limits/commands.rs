@@ -10,6 +10,9 @@ pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(shared::DEFA
 /// Shortest time limit of a command.
 pub const MIN_COMMAND_TIMEOUT: Duration = Duration::from_millis(shared::MIN_COMMAND_TIMEOUT_MS);
 
+/// Time limit of a passive command, and its maximum.
+pub const MAX_PASSIVE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Maximum length of a script in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
 

@@ -1,8 +1,5 @@
 //! Limits of wrapped servers.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
 /// Maximum number of wrapped servers of a sandbox.
 pub const MAX_MCP_SERVERS: usize = 16;
 
@@ -20,6 +17,3 @@ pub const MAX_MCP_COMMAND_BYTES: usize = 32 * 1024;
 
 /// Maximum length of a package's version in bytes.
 pub const MAX_MCP_VERSION_BYTES: usize = 64;
-
-/// Shortest and longest time that a wrapped server runs without a call.
-pub const MCP_IDLE: RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(60);

@@ -11,7 +11,7 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -19,6 +19,7 @@ const FILES: [(&str, &str); 7] = [
     ("identity", include_str!("../../migrations/0005_identity.sql")),
     ("secret env", include_str!("../../migrations/0006_secret_env.sql")),
     ("mcp servers", include_str!("../../migrations/0007_mcp_servers.sql")),
+    ("passive commands", include_str!("../../migrations/0008_passive_commands.sql")),
 ];
 
 static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

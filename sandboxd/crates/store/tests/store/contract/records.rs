@@ -41,6 +41,7 @@ pub(crate) fn command(sandbox: &SandboxId, number: u32) -> CommandRecord {
         argv: vec!["bash".to_owned(), "-c".to_owned(), format!("echo {number}")],
         cwd: "src".to_owned(),
         detached: number.is_multiple_of(2),
+        passive: number.is_multiple_of(3),
         timeout_ms: 30_000,
         started_at_ms: 1_700_000_000_000 + i64::from(number),
         digest: RequestDigest::from_bytes(&[number as u8; RequestDigest::BYTES]),
