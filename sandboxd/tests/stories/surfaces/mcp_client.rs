@@ -66,6 +66,12 @@ impl Mcp {
         self.with("x-sandbox-session", session)
     }
 
+    /// The same client at another path, such as that of a wrapped server.
+    pub(super) fn at_path(&self, path: &str) -> Self {
+        let base = self.url.split("/mcp").next().unwrap_or_default();
+        Self { url: format!("{base}{path}"), ..self.clone() }
+    }
+
     /// The same client with the tools of a profile.
     pub(super) fn with_profile(&self, profile: &str) -> Self {
         Self { url: format!("{}?profile={profile}", self.url), ..self.clone() }

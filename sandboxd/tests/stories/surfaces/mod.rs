@@ -26,3 +26,7 @@ mod published;
 mod stdio;
 mod stdio_framing;
 mod stdio_root;
+mod wrapped;
+mod wrapped_hostile;
+mod wrapped_secrets;
+mod wrapped_stdio;

@@ -34,6 +34,11 @@ impl Host {
         Self { child, stdin, lines }
     }
 
+    /// The process of the program.
+    pub(super) fn into_child(self) -> Child {
+        self.child
+    }
+
     pub(super) async fn send(&mut self, message: &Value) {
         self.stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }

@@ -83,7 +83,10 @@ pub(super) fn floating(cmd: &str, args: &[String]) -> Option<Floating> {
     if is_exact(given.get(name.len()..).unwrap_or_default()) || is_local(&given) {
         return None;
     }
-    let can_resolve = registry == Registry::Npm && is_npm_name(&name);
+    let can_resolve = match registry {
+        Registry::Npm => is_npm_name(&name),
+        Registry::Python => is_python_name(&name),
+    };
     Some(Floating { position, prefix, name, given, registry, can_resolve })
 }
 
@@ -118,7 +121,7 @@ fn name_of(package: &str, registry: Registry) -> String {
     let end = match registry {
         // A scope begins with an at sign too.
         Registry::Npm => package.get(1..).and_then(|rest| rest.find('@')).map(|at| at + 1),
-        Registry::Python => package.find(['@', '=', '<', '>', '~', '!', '[', ' ']),
+        Registry::Python => package.find(['@', '=', '<', '>', '~', '!', ' ']),
     };
     package[..end.unwrap_or(package.len())].to_owned()
 }
@@ -153,10 +156,22 @@ fn is_npm_name(name: &str) -> bool {
     }
 }
 
+/// Whether the text is the name of a package in the Python Package Index, with or without extras: `name[extra]`.
+fn is_python_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_valid = |part: &str| !part.is_empty() && part.len() <= 128 && part.bytes().all(is_allowed);
+    match name.split_once('[') {
+        Some((name, extras)) => {
+            is_valid(name) && extras.strip_suffix(']').is_some_and(|extras| extras.split(',').all(is_valid))
+        }
+        None => is_valid(name),
+    }
+}
+
 /// Whether the text is an exact version, as a registry reports it.
 pub(super) fn is_version(text: &str) -> bool {
     text.len() <= 64
-        && is_exact(&format!("@{text}"))
+        && is_exact(&format!("=={text}"))
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+".contains(&byte))
 }
 
@@ -185,6 +200,7 @@ mod tests {
             ("npm exec a", "exec a@1.2.3"),
             ("uvx mcp-server-time --local", "mcp-server-time==1.2.3 --local"),
             ("uvx --from a>=1 b", "--from a==1.2.3 b"),
+            ("uvx a[x,y]", "a[x,y]==1.2.3"),
             ("pipx run a", "run a==1.2.3"),
             ("uv tool run a@latest", "tool run a==1.2.3"),
         ];
@@ -225,6 +241,8 @@ mod tests {
         for package in ["github:a/b", "https://a.example/b.tgz", "a;b", "@a/b/c"] {
             assert!(!can_resolve(package), "{package}");
         }
-        assert!(is_version("1.2.3") && is_version("1.2.3-rc.1") && !is_version("1.2") && !is_version("1.2.3;x"));
+        let can_resolve = |package: &str| floating("uvx", &args(package)).unwrap().can_resolve;
+        assert!(can_resolve("a") && can_resolve("a[b]>=1") && !can_resolve("git+https://a.example/b"));
+        assert!(is_version("1.2.3") && is_version("2.0") && is_version("1.2.3-rc.1") && !is_version("latest") && !is_version("1.2.3;x"));
     }
 }

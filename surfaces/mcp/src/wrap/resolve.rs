@@ -6,36 +6,51 @@ use sandbox_api::SandboxId;
 use sandbox_api::command::{RunCommand, StartCommand};
 use sandbox_client::Client;
 
-use super::pin::{Floating, Unpinned, is_version};
+use super::pin::{Floating, Registry, Unpinned, is_version};
 
 /// Time limit of the question.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the version that the package has now. The name is an argument, so it cannot become a part of the command.
+/// Returns the version that the package has now. What is asked for is an argument or input of a program, and never a part
+/// of a script.
 pub(super) async fn current(client: &Client, sandbox: &SandboxId, package: &Floating) -> Result<String, Unpinned> {
     if !package.can_resolve {
         return Err(package.error());
     }
-    let args = ["view", &package.given, "version", "--json", "--fetch-retries=1"].map(str::to_owned);
-    let command = StartCommand {
-        cmd: Some("npm".into()),
-        args: Some(args.to_vec()),
-        timeout_ms: Some(LIMIT.as_millis() as u64),
-        ..StartCommand::default()
+    let command = match package.registry {
+        Registry::Npm => question("npm", &["view", &package.given, "version", "--json"], None),
+        Registry::Python => {
+            let requirement = if package.given.contains('@') { &package.name } else { &package.given };
+            let args = ["pip", "compile", "-", "--no-deps", "--no-header", "--no-annotate", "--quiet"];
+            question("uv", &args, Some(requirement))
+        }
     };
     let ran = client.run_to_end(sandbox, &RunCommand { command, output: None }).await;
     let ran = ran.ok().filter(|ran| ran.exit_code == 0).ok_or_else(|| package.error())?;
-    last_version(&ran.stdout).ok_or_else(|| package.error())
+    let version = match package.registry {
+        Registry::Npm => npm_version(&ran.stdout),
+        Registry::Python => ran.stdout.trim().rsplit_once("==").map(|(_, version)| version.to_owned()),
+    };
+    version.filter(|version| is_version(version)).ok_or_else(|| package.error())
+}
+
+fn question(program: &str, args: &[&str], stdin: Option<&str>) -> StartCommand {
+    StartCommand {
+        cmd: Some(program.to_owned()),
+        args: Some(args.iter().map(|argument| (*argument).to_owned()).collect()),
+        stdin: stdin.map(|text| format!("{text}\n")),
+        timeout_ms: Some(LIMIT.as_millis() as u64),
+        ..StartCommand::default()
+    }
 }
 
 /// The version in the output of `npm view`: a text, or a list of texts for a range, the newest last.
-fn last_version(output: &str) -> Option<String> {
-    let versions = match serde_json::from_str(output).ok()? {
-        serde_json::Value::Array(versions) => versions.last()?.as_str()?.to_owned(),
-        serde_json::Value::String(version) => version,
-        _ => return None,
-    };
-    Some(versions).filter(|version| is_version(version))
+fn npm_version(output: &str) -> Option<String> {
+    match serde_json::from_str(output).ok()? {
+        serde_json::Value::Array(versions) => Some(versions.last()?.as_str()?.to_owned()),
+        serde_json::Value::String(version) => Some(version),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -43,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_exact_versions_are_taken() {
-        assert_eq!(last_version("\"1.2.3\"\n").as_deref(), Some("1.2.3"));
-        assert_eq!(last_version(r#"["1.2.3", "1.3.0"]"#).as_deref(), Some("1.3.0"));
-        for wrong in ["", "{}", "\"latest\"", "[]", "\"1.2.3 --x\""] {
-            assert_eq!(last_version(wrong), None, "{wrong}");
+    fn the_newest_version_is_taken() {
+        assert_eq!(npm_version("\"1.2.3\"\n").as_deref(), Some("1.2.3"));
+        assert_eq!(npm_version(r#"["1.2.3", "1.3.0"]"#).as_deref(), Some("1.3.0"));
+        for wrong in ["", "{}", "[]", "[1]"] {
+            assert_eq!(npm_version(wrong), None, "{wrong}");
         }
     }
 }
