@@ -2,7 +2,7 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd` or `tools`.
+//! `lifecycle`, `crowd`, `tools` or `wrapped`.
 
 #![expect(
     clippy::print_stdout,
@@ -23,6 +23,7 @@ mod table;
 mod terminals;
 mod tools;
 mod web;
+mod wrapped;
 
 use std::process::ExitCode;
 
@@ -73,6 +74,9 @@ async fn measure() {
     }
     if wanted("tools") {
         tools::measure().await;
+    }
+    if wanted("wrapped") {
+        wrapped::measure().await;
     }
 }
 

@@ -10,10 +10,10 @@ use sandbox_client::Client;
 use surface_caller::{Callers, Conversation};
 
 use super::link::Allowed;
-use super::pin::floating;
+use super::pin::{Floating, floating};
 use super::process::Launch;
 use super::resolve;
-use super::routes::Upstreams;
+use super::routes::{Entry, Upstreams};
 use super::single::Single;
 use super::tools::{ToolDigests, ToolList};
 use super::upstream::Upstream;
@@ -165,12 +165,18 @@ fn check_access(token_name: &str, head: &Parts, server: &McpServer) -> Result<()
 }
 
 /// How a registered server is started. Decides the version of its package at the first start.
-async fn launch_of(client: &Client, upstream: &super::routes::Entry, server: &McpServer) -> Result<Launch, String> {
+async fn launch_of(client: &Client, upstream: &Entry, server: &McpServer) -> Result<Launch, String> {
     let mut args = server.args.clone();
     if let Some(package) = floating(&server.cmd, &server.args).filter(|_| !server.unpinned) {
         let version = match &server.version {
             Some(version) => version.clone(),
-            None => decide_version(client, server, &package).await?,
+            None => {
+                upstream.server().check_pause().await.map_err(|problem| problem.to_string())?;
+                match decide_version(client, server, &package).await {
+                    Ok(version) => version,
+                    Err(why) => return Err(upstream.server().fail(why).await.to_string()),
+                }
+            }
         };
         args = package.with_version(&args, &version);
     }
@@ -189,7 +195,7 @@ async fn launch_of(client: &Client, upstream: &super::routes::Entry, server: &Mc
 async fn decide_version(
     client: &Client,
     server: &McpServer,
-    package: &super::pin::Floating,
+    package: &Floating,
 ) -> Result<String, String> {
     let (sandbox, name) = (&server.sandbox_id, &server.name);
     let opened = client.open_mcp_server(sandbox, name).await.map_err(|error| error.to_string())?;

@@ -16,7 +16,7 @@ use super::pin_file::{Pin, PinError, PinFile};
 use super::process::Launch;
 use super::registrations::{Approved, Registrations};
 use super::resolve;
-use super::tools::ToolList;
+use super::tools::{ToolList, digest};
 use super::upstream::Upstream;
 use crate::pipe::Pipe;
 
@@ -134,7 +134,8 @@ async fn prepare(client: Client, options: WrapOptions) -> Result<Single, WrapErr
         Some(file) => file.get(&options.command)?,
         None => Pin::default(),
     };
-    let sandbox = client.create_or_reconnect(&sandbox_of(&options.session, &options.env)?).await?.sandbox_id;
+    let sandbox = sandbox_of(&options.session, &options.command, &options.env)?;
+    let sandbox = client.create_or_reconnect(&sandbox).await?.sandbox_id;
     let mut args = args.to_vec();
     if let Some(package) = floating(cmd, &args).filter(|_| !options.unpinned) {
         let version = match pin.version.clone() {
@@ -159,8 +160,12 @@ async fn prepare(client: Client, options: WrapOptions) -> Result<Single, WrapErr
     Ok(Single { upstream, client, launch, command, pins, pin: Mutex::new(pin) })
 }
 
-/// The sandbox of a session, or the one beside it for a server with variables.
-fn sandbox_of(session: &str, env: &BTreeMap<String, String>) -> Result<CreateSandbox, NamespaceError> {
+/// The sandbox of a session, or the one beside it for this server with variables.
+fn sandbox_of(
+    session: &str,
+    command: &[String],
+    env: &BTreeMap<String, String>,
+) -> Result<CreateSandbox, NamespaceError> {
     if env.is_empty() {
         return Namespace::new("stdio")?.sandbox_of(session);
     }
@@ -168,6 +173,7 @@ fn sandbox_of(session: &str, env: &BTreeMap<String, String>) -> Result<CreateSan
     let secret = secret.map(|(name, _)| name.clone()).collect();
     let values = env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     // The tools of no host reach this namespace.
-    let sandbox = Namespace::new("stdio-secrets")?.sandbox_of(session)?;
+    let server = &digest(command.join("\0").as_bytes())[..16];
+    let sandbox = Namespace::new("stdio-secrets")?.sandbox_of(&format!("{session}/{server}"))?;
     Ok(CreateSandbox { secret_env: Some(secret), env: Some(values), ports: None, ..sandbox })
 }

@@ -36,11 +36,11 @@ pub(super) struct ToolList {
 impl ToolList {
     /// Describes tools. A tool without a name has the empty one.
     pub(super) fn new(tools: Vec<Value>) -> Self {
-        let digest = |tool: &Value| (name_of(tool).to_owned(), hex(canonical(tool).as_bytes()));
-        let digests: ToolDigests = tools.iter().map(digest).collect();
+        let of_tool = |tool: &Value| (name_of(tool).to_owned(), digest(canonical(tool).as_bytes()));
+        let digests: ToolDigests = tools.iter().map(of_tool).collect();
         let mut all: Vec<String> = tools.iter().map(canonical).collect();
         all.sort_unstable();
-        Self { hash: hex(all.join("\n").as_bytes()), digests, tools }
+        Self { hash: digest(all.join("\n").as_bytes()), digests, tools }
     }
 
     /// Describes what has changed since the tools with these digests.
@@ -92,7 +92,8 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// SHA-256 in hexadecimal.
+pub(super) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

@@ -128,6 +128,11 @@ impl Upstream {
         state.check_pause()
     }
 
+    /// Counts a start that failed before there was a command.
+    pub(super) async fn fail(&self, why: String) -> Problem {
+        self.state.lock().await.fail(why)
+    }
+
     /// Ends the server, if it runs.
     pub(super) async fn stop(&self) {
         if let Some(running) = self.state.lock().await.running.take() {
