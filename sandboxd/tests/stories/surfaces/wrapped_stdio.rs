@@ -10,8 +10,8 @@ use crate::support::network::{home as network_home, reaches};
 
 /// The arguments that wrap the server of these stories.
 fn arguments(pins: &str, before: &[&str]) -> Vec<String> {
-    let arguments = ["--wrap", "--pins", pins].iter().chain(before).chain(&["--", "python3", "-c", PROGRAM]);
-    arguments.map(|argument| (*argument).to_owned()).collect()
+    let arguments = [&["--wrap", "--pins", pins], before, &["--", "python3", "-c", PROGRAM]].concat();
+    arguments.into_iter().map(str::to_owned).collect()
 }
 
 fn start(home: &Home, port: u16, arguments: &[String]) -> Host {
