@@ -55,8 +55,16 @@ pub(crate) async fn measure() {
     let plain = row("the server without a sandbox", by_plain);
     let stdio = row("sandboxd mcp --wrap", by_wrapped);
     let http = row("POST /mcp/{sandbox}/{name}", by_http);
-    ratio("--wrap / without a sandbox", stdio.p50 / plain.p50, &format!("+1 ms, is {:+.2}", stdio.p50 - plain.p50));
-    ratio("over HTTP / without a sandbox", http.p50 / plain.p50, &format!("+1 ms, is {:+.2}", http.p50 - plain.p50));
+    ratio(
+        "--wrap / without a sandbox",
+        stdio.p50 / plain.p50,
+        &format!("+1 ms, is {:+.2}", stdio.p50 - plain.p50),
+    );
+    ratio(
+        "over HTTP / without a sandbox",
+        http.p50 / plain.p50,
+        &format!("+1 ms, is {:+.2}", http.p50 - plain.p50),
+    );
 }
 
 fn wrapping(home: &Home) -> Command {

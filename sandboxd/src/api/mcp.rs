@@ -131,7 +131,8 @@ fn approval_of(request: ApproveMcpServer) -> Result<McpApproval> {
         None if digests.is_empty() => None,
         None => return Err(FieldError::new("tools", "needs `toolsHash`").into()),
     };
-    let version = request.version.map(|version| text("version", version, limits::MAX_MCP_VERSION_BYTES)).transpose()?;
+    let version =
+        request.version.map(|version| text("version", version, limits::MAX_MCP_VERSION_BYTES)).transpose()?;
     Ok(McpApproval { tools, version, if_unset: request.if_unset.unwrap_or(false) })
 }
 

@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, command, docs, files, health, hosts, mcp as mcp_server, metrics, network, orphan, port, race,
-    request_log, run, sandbox, server, stdin, surface, terminal, tunnel, verb,
+    ApiState, auth, batch, command, docs, files, health, hosts, mcp as mcp_server, metrics, network, orphan,
+    port, race, request_log, run, sandbox, server, stdin, surface, terminal, tunnel, verb,
 };
 use crate::model::Instance;
 

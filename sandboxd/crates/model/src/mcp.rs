@@ -98,7 +98,10 @@ pub fn name(given: String) -> Result<String, FieldError> {
     // A path with such a segment means another one.
     if !is_valid || given.starts_with('.') {
         let max = limits::MAX_MCP_NAME_BYTES;
-        return Err(FieldError::new("name", format!("must be 1 to {max} letters, digits, `-`, `_` or `.`, and not begin with `.`")));
+        return Err(FieldError::new(
+            "name",
+            format!("must be 1 to {max} letters, digits, `-`, `_` or `.`, and not begin with `.`"),
+        ));
     }
     Ok(given)
 }
@@ -120,7 +123,11 @@ mod tests {
     fn a_name_is_a_part_of_a_path() {
         assert!(["a", "server-files_1.2"].into_iter().all(|text| name(text.to_owned()).is_ok()));
         let long = "a".repeat(65);
-        assert!(["", ".", "..", ".a", "a/b", "a:b", "ü", &long].into_iter().all(|text| name(text.to_owned()).is_err()));
+        assert!(
+            ["", ".", "..", ".a", "a/b", "a:b", "ü", &long]
+                .into_iter()
+                .all(|text| name(text.to_owned()).is_err())
+        );
     }
 
     #[test]

@@ -23,7 +23,9 @@ use super::Error;
 /// Writes marked "urgent" must be possible on a full disk if the backend can arrange it, because sandboxes cannot be
 /// deleted without them.
 #[async_trait]
-pub trait Backend: SandboxTable + CommandTable + LinkTable + McpServerTable + DaemonTable + Debug + Send + Sync {
+pub trait Backend:
+    SandboxTable + CommandTable + LinkTable + McpServerTable + DaemonTable + Debug + Send + Sync
+{
     /// Whether the database can be written right now.
     async fn check(&self) -> Result<(), Error>;
 

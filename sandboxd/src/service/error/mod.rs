@@ -211,7 +211,10 @@ impl Error {
 
             Self::McpServerExists { name } => PublicError::new(
                 ErrorCode::AlreadyExists,
-                format!("another server is registered as {}; remove it first, or choose another name", Echo(name)),
+                format!(
+                    "another server is registered as {}; remove it first, or choose another name",
+                    Echo(name)
+                ),
                 json!({ "field": "name" }),
             ),
             Self::McpServerNested => PublicError::new(

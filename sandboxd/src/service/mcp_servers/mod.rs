@@ -4,6 +4,7 @@
 //! own, because the commands of a sandbox share a user and can read each other's environment. That sandbox is created
 //! when the server is needed, and deleted with the registration or with the sandbox that the server belongs to.
 
+mod own_key;
 mod own_sandbox;
 
 use std::collections::BTreeMap;
@@ -66,7 +67,7 @@ impl McpServers {
         spec: McpServerSpec,
     ) -> Result<McpServerView, Error> {
         let _changing = self.changing.lock().await;
-        if own_sandbox::is_key(&self.session_key(id)?) {
+        if own_key::is_own(&self.session_key(id)?) {
             return Err(Error::McpServerNested);
         }
         match self.get(id, &name) {

@@ -1,21 +1,15 @@
 //! The sandbox of a server with secrets.
 
+use std::sync::Arc;
+
 use sandbox_api::SandboxId;
 
-use super::{Key, McpServers};
+use super::{Key, McpServers, own_key};
+use crate::model::SandboxSpec;
 use crate::model::mcp::McpServerRecord;
 use crate::model::secret::SECRET_BYTES;
-use crate::model::{FieldError, SandboxSpec, SessionKey};
 use crate::service::Error;
-use crate::service::lifecycle::Changes;
-
-/// Beginning of the session keys of these sandboxes. It is in no namespace of a surface, so no tool reaches them.
-const PREFIX: &str = "mcp-server:";
-
-/// Whether the session key is that of a server's own sandbox.
-pub(super) fn is_key(key: &SessionKey) -> bool {
-    key.to_string().starts_with(PREFIX)
-}
+use crate::service::lifecycle::{Changes, Sandbox};
 
 impl McpServers {
     /// Prepares the sandbox in which a server runs, and returns it: the one that the server belongs to, or its own.
@@ -41,7 +35,7 @@ impl McpServers {
     fn spec_of(&self, record: &McpServerRecord) -> Result<SandboxSpec, Error> {
         let secret = record.spec.env.iter().filter(|(_, value)| SECRET_BYTES.contains(&value.len()));
         let secret_env = secret.map(|(name, _)| name.clone()).collect();
-        let session_key = session_key(&(record.sandbox.clone(), record.name.clone()))?;
+        let session_key = own_key::of(&record.sandbox, &record.name)?;
         let of = self.lifecycle.find(&record.sandbox)?.with_spec(Clone::clone);
         Ok(SandboxSpec {
             session_key,
@@ -55,19 +49,12 @@ impl McpServers {
 
     /// Deletes the sandbox of a server, if it has one.
     pub(super) async fn delete_own_sandbox(&self, key: &Key) -> Result<(), Error> {
-        let session_key = session_key(key)?;
-        let is_own = |sandbox: &&std::sync::Arc<crate::service::lifecycle::Sandbox>| {
-            sandbox.with_spec(|spec| spec.session_key == session_key)
-        };
+        let session_key = own_key::of(&key.0, &key.1)?;
+        let is_own = |sandbox: &&Arc<Sandbox>| sandbox.with_spec(|spec| spec.session_key == session_key);
         let found = self.lifecycle.all().iter().find(is_own).map(|sandbox| sandbox.id().clone());
         match found {
             Some(id) => self.lifecycle.delete(&id).await,
             None => Ok(()),
         }
     }
-}
-
-fn session_key((sandbox, name): &Key) -> Result<SessionKey, Error> {
-    let key = format!("{PREFIX}{sandbox}:{name}").parse().map_err(FieldError::from);
-    key.map_err(|error| Error::Refused(error.into()))
 }

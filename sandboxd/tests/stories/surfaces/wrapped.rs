@@ -56,7 +56,10 @@ async fn a_server_is_called_with_and_without_a_handshake() {
     for client in [client.clone(), client.legacy().await] {
         assert_eq!(text_of(&client, "echo", json!({ "text": "héllo\n" })).await, "héllo\n");
         let tools = client.ask("tools/list", json!({})).await["result"]["tools"].clone();
-        assert_eq!((&tools[0]["name"], &tools[0]["description"]), (&json!("echo"), &json!("Returns the text.")));
+        assert_eq!(
+            (&tools[0]["name"], &tools[0]["description"]),
+            (&json!("echo"), &json!("Returns the text."))
+        );
         let prompts = client.ask("prompts/list", json!({})).await;
         assert_eq!(prompts["result"]["prompts"][0]["name"], "greet", "{prompts}");
         let unknown = client.ask("tools/call", json!({ "name": "nope", "arguments": {} })).await;
@@ -67,7 +70,10 @@ async fn a_server_is_called_with_and_without_a_handshake() {
     }
     let discovered = client.ask("server/discover", json!({})).await["result"].clone();
     assert_eq!(discovered["instructions"], "Read this.", "{discovered}");
-    assert!(discovered["capabilities"]["prompts"].is_object() && discovered["capabilities"]["resources"].is_null());
+    assert!(
+        discovered["capabilities"]["prompts"].is_object()
+            && discovered["capabilities"]["resources"].is_null()
+    );
     // One process serves all hosts.
     assert_eq!(processes(&daemon, &sandbox).await, "1");
     let known = daemon.client.mcp_server(&sandbox, "story").await.unwrap();
@@ -102,12 +108,11 @@ async fn a_call_that_waits_keeps_the_sandbox_in_use() {
     text_of(&client, "echo", json!({})).await;
     let waiting = client.clone();
     let call = tokio::spawn(async move { waiting.call("never", json!({})).await });
-    until("the call is a use", || async {
-        daemon.client.get(&sandbox).await.unwrap().expires_at.is_none()
-    })
-    .await;
+    until("the call is a use", || async { daemon.client.get(&sandbox).await.unwrap().expires_at.is_none() })
+        .await;
     call.abort();
-    until("the call is over", || async { daemon.client.get(&sandbox).await.unwrap().expires_at.is_some() }).await;
+    until("the call is over", || async { daemon.client.get(&sandbox).await.unwrap().expires_at.is_some() })
+        .await;
     // The server knows that nobody waits.
     until("the server is told", || async {
         text_of(&client, "cancelled", json!({})).await == "the caller has left"

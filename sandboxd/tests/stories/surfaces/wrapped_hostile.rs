@@ -16,7 +16,11 @@ async fn a_server_that_cannot_start_is_tried_less_and_less_often() {
     let commands = daemon.client.commands(&sandbox, 100).await.unwrap().commands.len();
     let second = client.failure("echo", json!({})).await;
     assert!(second.contains("it is broken") && second.contains("The next attempt"), "{second}");
-    assert_eq!(daemon.client.commands(&sandbox, 100).await.unwrap().commands.len(), commands, "it was started");
+    assert_eq!(
+        daemon.client.commands(&sandbox, 100).await.unwrap().commands.len(),
+        commands,
+        "it was started"
+    );
     until("the pause doubles", || async {
         client.failure("echo", json!({})).await.contains("The next attempt is possible in 2 s")
     })
@@ -35,7 +39,10 @@ async fn a_server_that_floods_is_ended_and_started_again() {
     text_of(&client, "echo", json!({})).await;
     for (tool, reason) in [("flood", "that answer nothing"), ("long", "is longer than 4194304 bytes")] {
         let failure = client.failure(tool, json!({})).await;
-        assert!(failure.contains("the server ended before it answered") && failure.contains(reason), "{failure}");
+        assert!(
+            failure.contains("the server ended before it answered") && failure.contains(reason),
+            "{failure}"
+        );
         until("it is ended", || async { processes(&daemon, &sandbox).await == "0" }).await;
         // It had just been started, so this counts as a failed start.
         until("it is started again", || async {
@@ -86,7 +93,8 @@ async fn requests_for_the_user_and_the_model_are_off_by_default() {
     let client = client.at_path(&server.path);
     let sampled: Value = serde_json::from_str(&text_of(&client, "sample", json!({})).await).unwrap();
     assert_eq!(sampled["error"]["code"], -32603, "{sampled}");
-    let capabilities: Value = serde_json::from_str(&text_of(&client, "capabilities", json!({})).await).unwrap();
+    let capabilities: Value =
+        serde_json::from_str(&text_of(&client, "capabilities", json!({})).await).unwrap();
     assert_eq!(capabilities, json!({ "elicitation": {}, "sampling": {} }));
     daemon.stop().await;
 }

@@ -51,7 +51,11 @@ async fn a_program_serves_a_server_that_runs_in_a_sandbox() {
     assert_eq!(text(&call(&mut host, 4, "change", json!({})).await), "changed");
     let mut tools = Host::start(&home, port, &["--session", "wrapped"]);
     tools.initialize().await;
-    let listed = tools.ask(1, "tools/call", json!({ "name": "bash", "arguments": { "command": "ls; pgrep -c python3" } }));
+    let listed = tools.ask(
+        1,
+        "tools/call",
+        json!({ "name": "bash", "arguments": { "command": "ls; pgrep -c python3" } }),
+    );
     let listed = listed.await["result"]["structuredContent"]["stdout"].clone();
     assert_eq!(listed, "description\n1\n");
     // The tools have changed: now, and for the next process.
@@ -118,7 +122,10 @@ async fn the_next_call_works_after_a_restart_of_the_daemon() {
     let mut tools = Host::start(&home, port, &["--session", "restart"]);
     tools.initialize().await;
     let tools = tokio::sync::Mutex::new(tools);
-    until("the earlier process is gone", || async { running(&mut *tools.lock().await, "python3").await == "1" }).await;
+    until("the earlier process is gone", || async {
+        running(&mut *tools.lock().await, "python3").await == "1"
+    })
+    .await;
     daemon.kill().await;
 }
 

@@ -9,11 +9,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, CompleteRequestParams,
-    CompleteResult, ContentBlock, DiscoverResult, ErrorCode, Extensions,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ServerCapabilities, ServerConfig, ServerRequest,
+    CompleteResult, ContentBlock, DiscoverResult, ErrorCode, Extensions, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, ServerRequest,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -117,7 +117,10 @@ impl ServerHandler for Wrapped {
 
     async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         let config = self.describe(&context.extensions).await?;
-        Ok(DiscoverResult::from_server_info(ServerHandler::supported_protocol_versions(self).into_owned(), config))
+        Ok(DiscoverResult::from_server_info(
+            ServerHandler::supported_protocol_versions(self).into_owned(),
+            config,
+        ))
     }
 
     async fn list_tools(
@@ -142,7 +145,9 @@ impl ServerHandler for Wrapped {
         match self.pass::<CallToolResult>("tools/call", request, &context).await {
             Ok(result) => Ok(result.into()),
             // The model and the user read a tool's error, but not an error of the protocol.
-            Err(Failure::Here(problem)) => Ok(CallToolResult::error(vec![ContentBlock::text(problem)]).into()),
+            Err(Failure::Here(problem)) => {
+                Ok(CallToolResult::error(vec![ContentBlock::text(problem)]).into())
+            }
             Err(refused) => Err(refused.into_error()),
         }
     }
@@ -213,8 +218,10 @@ impl Failure {
         match self {
             Self::Here(problem) => failed(&problem),
             Self::Refused(error) => {
-                let code = error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
-                let message = error.get("message").and_then(Value::as_str).unwrap_or("the server reports an error");
+                let code =
+                    error.get("code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+                let message =
+                    error.get("message").and_then(Value::as_str).unwrap_or("the server reports an error");
                 let code = code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
                 ErrorData::new(code, message.to_owned(), error.get("data").cloned())
             }
@@ -246,7 +253,9 @@ fn config_of(running: &Running) -> ServerConfig {
     capabilities.resources = has("resources").then(Default::default);
     capabilities.completions = has("completions").then(Default::default);
     let mut config = ServerConfig::new(capabilities);
-    if let Some(info) = running.info.get("serverInfo").and_then(|info| serde_json::from_value(info.clone()).ok()) {
+    if let Some(info) =
+        running.info.get("serverInfo").and_then(|info| serde_json::from_value(info.clone()).ok())
+    {
         config.server_info = info;
     }
     let instructions = running.info.get("instructions").and_then(Value::as_str);
@@ -264,7 +273,8 @@ struct Host {
 
 impl Host {
     fn of(context: &RequestContext<RoleServer>) -> Self {
-        let is_legacy = context.protocol_version().is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
+        let is_legacy =
+            context.protocol_version().is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
         Self {
             peer: context.peer.clone(),
             progress: context.meta.get_progress_token(),

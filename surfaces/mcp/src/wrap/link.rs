@@ -292,7 +292,11 @@ impl Link {
             _ => false,
         };
         if !allowed {
-            return self.send_if_read(&refusal(&id, METHOD_NOT_FOUND, "a wrapped server may not request this"));
+            return self.send_if_read(&refusal(
+                &id,
+                METHOD_NOT_FOUND,
+                "a wrapped server may not request this",
+            ));
         }
         // The protocol does not say which call a request belongs to. It goes to the newest one.
         let newest = {
@@ -459,7 +463,10 @@ mod tests {
         let id = next(&mut messages).await["id"].clone();
         call.abort();
         let cancelled = next(&mut messages).await;
-        assert_eq!((&cancelled["method"], &cancelled["params"]["requestId"]), (&json!("notifications/cancelled"), &id));
+        assert_eq!(
+            (&cancelled["method"], &cancelled["params"]["requestId"]),
+            (&json!("notifications/cancelled"), &id)
+        );
         assert!(link.is_idle());
     }
 
@@ -469,7 +476,11 @@ mod tests {
         for method in ["elicitation/create", "sampling/createMessage", "roots/list", "other"] {
             send(&link, &json!({ "id": "a", "method": method, "params": {} }));
             let answer = next(&mut messages).await;
-            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(METHOD_NOT_FOUND)), "{method}");
+            assert_eq!(
+                (&answer["id"], &answer["error"]["code"]),
+                (&json!("a"), &json!(METHOD_NOT_FOUND)),
+                "{method}"
+            );
         }
         send(&link, &json!({ "id": 1, "method": "ping" }));
         assert_eq!(next(&mut messages).await["result"], json!({}));

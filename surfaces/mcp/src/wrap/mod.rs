@@ -16,15 +16,18 @@ mod link;
 mod pin;
 mod pin_file;
 mod process;
+mod program;
 mod registrations;
 mod resolve;
 mod routes;
 mod single;
 mod tools;
 mod upstream;
+mod upstreams;
 
 pub use pin::Unpinned;
 pub use pin_file::PinError;
-pub use single::{WrapError, WrapOptions, wrap};
+pub use program::wrap;
+pub use single::{WrapError, WrapOptions};
 
 pub(crate) use routes::http;

@@ -10,7 +10,9 @@ const WITH_VALUE: [&str; 8] =
 
 /// Why a version cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{package} has no exact version, so each start could run other code: write {example}, or allow it explicitly")]
+#[error(
+    "{package} has no exact version, so each start could run other code: write {example}, or allow it explicitly"
+)]
 pub struct Unpinned {
     /// The package as the arguments name it.
     pub package: String,
@@ -192,7 +194,10 @@ mod tests {
     #[test]
     fn a_package_gets_its_version() {
         let cases = [
-            ("npx -y @modelcontextprotocol/server-filesystem .", "-y @modelcontextprotocol/server-filesystem@1.2.3 ."),
+            (
+                "npx -y @modelcontextprotocol/server-filesystem .",
+                "-y @modelcontextprotocol/server-filesystem@1.2.3 .",
+            ),
             ("/usr/bin/npx some-server@latest", "some-server@1.2.3"),
             ("npx some-server@^1.0", "some-server@1.2.3"),
             ("npx -y --package=@a/b@next c", "-y --package=@a/b@1.2.3 c"),
@@ -243,6 +248,12 @@ mod tests {
         }
         let can_resolve = |package: &str| floating("uvx", &args(package)).unwrap().can_resolve;
         assert!(can_resolve("a") && can_resolve("a[b]>=1") && !can_resolve("git+https://a.example/b"));
-        assert!(is_version("1.2.3") && is_version("2.0") && is_version("1.2.3-rc.1") && !is_version("latest") && !is_version("1.2.3;x"));
+        assert!(
+            is_version("1.2.3")
+                && is_version("2.0")
+                && is_version("1.2.3-rc.1")
+                && !is_version("latest")
+                && !is_version("1.2.3;x")
+        );
     }
 }

@@ -189,7 +189,9 @@ impl Pump {
                 EndReason::Timeout => How::TimeLimit,
                 EndReason::Oom => How::Failed("it ran out of memory".into()),
                 EndReason::Lost => How::Parked,
-                EndReason::Exited | EndReason::Killed => How::Failed(format!("it ended with exit code {exit_code}")),
+                EndReason::Exited | EndReason::Killed => {
+                    How::Failed(format!("it ended with exit code {exit_code}"))
+                }
             }),
             Some(Ok(_)) => None,
             Some(Err(error)) if error.is_temporary() => Some(How::Disconnected),

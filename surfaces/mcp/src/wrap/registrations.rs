@@ -13,10 +13,10 @@ use super::link::Allowed;
 use super::pin::{Floating, floating};
 use super::process::Launch;
 use super::resolve;
-use super::routes::{Entry, Upstreams};
 use super::single::Single;
-use super::tools::{ToolDigests, ToolList};
+use super::tools::{Approved, ToolList};
 use super::upstream::Upstream;
+use super::upstreams::{Entry, Upstreams};
 
 /// Name of the token that may use every sandbox.
 const ADMIN: &str = "admin";
@@ -44,14 +44,6 @@ pub(super) struct Target {
     registered: Option<Box<McpServer>>,
 }
 
-/// An approved tool list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Approved {
-    pub(super) hash: String,
-    /// Digests of the tools. Empty if they are not known.
-    pub(super) tools: ToolDigests,
-}
-
 impl Registrations {
     /// The server of a request.
     pub(super) async fn target(&self, extensions: &Extensions) -> Result<Target, String> {
@@ -75,7 +67,8 @@ impl Registrations {
                 check_access(&caller.token_name, head, &found)?;
                 let upstream = upstreams.of(&found)?;
                 let launch = launch_of(&caller.background, &upstream, &found).await?;
-                let approved = found.tools_hash.clone().map(|hash| Approved { hash, tools: found.tools.clone() });
+                let approved =
+                    found.tools_hash.clone().map(|hash| Approved { hash, tools: found.tools.clone() });
                 Ok(Target {
                     upstream: upstream.server(),
                     client: caller.background,
@@ -192,16 +185,16 @@ async fn launch_of(client: &Client, upstream: &Entry, server: &McpServer) -> Res
     })
 }
 
-async fn decide_version(
-    client: &Client,
-    server: &McpServer,
-    package: &Floating,
-) -> Result<String, String> {
+async fn decide_version(client: &Client, server: &McpServer, package: &Floating) -> Result<String, String> {
     let (sandbox, name) = (&server.sandbox_id, &server.name);
     let opened = client.open_mcp_server(sandbox, name).await.map_err(|error| error.to_string())?;
-    let version = resolve::current(client, &opened.runs_in, package).await.map_err(|error| error.to_string())?;
-    let request =
-        ApproveMcpServer { version: Some(version.clone()), if_unset: Some(true), ..ApproveMcpServer::default() };
+    let version =
+        resolve::current(client, &opened.runs_in, package).await.map_err(|error| error.to_string())?;
+    let request = ApproveMcpServer {
+        version: Some(version.clone()),
+        if_unset: Some(true),
+        ..ApproveMcpServer::default()
+    };
     let now = client.approve_mcp_server(sandbox, name, &request).await.map_err(|error| error.to_string())?;
     Ok(now.version.unwrap_or(version))
 }
@@ -214,7 +207,9 @@ mod tests {
     fn a_path_names_sandbox_and_server() {
         let (sandbox, name) = named_by("/mcp/sbx_0123456789abcdef/files").unwrap();
         assert_eq!((sandbox.to_string().as_str(), name), ("sbx_0123456789abcdef", "files"));
-        for path in ["/mcp", "/mcp/", "/mcp/sbx_0123456789abcdef/", "/mcp/x/y", "/mcp/sbx_0123456789abcdef/a/b"] {
+        for path in
+            ["/mcp", "/mcp/", "/mcp/sbx_0123456789abcdef/", "/mcp/x/y", "/mcp/sbx_0123456789abcdef/a/b"]
+        {
             assert!(named_by(path).is_none(), "{path}");
         }
     }

@@ -13,7 +13,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the version that the package has now. What is asked for is an argument or input of a program, and never a part
 /// of a script.
-pub(super) async fn current(client: &Client, sandbox: &SandboxId, package: &Floating) -> Result<String, Unpinned> {
+pub(super) async fn current(
+    client: &Client,
+    sandbox: &SandboxId,
+    package: &Floating,
+) -> Result<String, Unpinned> {
     if !package.can_resolve {
         return Err(package.error());
     }

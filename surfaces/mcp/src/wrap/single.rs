@@ -1,24 +1,20 @@
-//! One wrapped server on standard input and output: `sandboxd mcp --wrap`.
+//! The only wrapped server of a process, and what is approved of it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rmcp::ServiceExt;
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use toolbox::{Namespace, NamespaceError};
 
-use super::handler::Wrapped;
 use super::link::Allowed;
 use super::pin::{Unpinned, floating};
 use super::pin_file::{Pin, PinError, PinFile};
 use super::process::Launch;
-use super::registrations::{Approved, Registrations};
 use super::resolve;
-use super::tools::{ToolList, digest};
+use super::tools::{Approved, ToolList, digest};
 use super::upstream::Upstream;
-use crate::pipe::Pipe;
 
 /// Lengths of a variable's value that can be replaced in the output.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
@@ -114,20 +110,8 @@ impl Single {
     }
 }
 
-/// Serves a wrapped server to one host until it closes standard input.
-pub async fn wrap(client: Client, options: WrapOptions) -> Result<(), WrapError> {
-    let single = prepare(client, options).await?;
-    let (input, output) = rmcp::transport::stdio();
-    let upstream = single.upstream();
-    let server = Wrapped::new(Registrations::Single(Arc::new(single)));
-    let serve = server.serve(Pipe::new(input, output));
-    let running = serve.await.map_err(|error| WrapError::Handshake(Box::new(error)))?;
-    let ended = running.waiting().await.map(drop).map_err(WrapError::Failed);
-    upstream.stop().await;
-    ended
-}
-
-async fn prepare(client: Client, options: WrapOptions) -> Result<Single, WrapError> {
+/// Prepares everything that a server needs before its first call.
+pub(super) async fn prepare(client: Client, options: WrapOptions) -> Result<Single, WrapError> {
     let (cmd, args) = options.command.split_first().ok_or(WrapError::NoCommand)?;
     let pins = options.pins.map(PinFile::new);
     let mut pin = match &pins {

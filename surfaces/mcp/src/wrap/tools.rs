@@ -33,6 +33,14 @@ pub(super) struct ToolList {
     pub(super) digests: ToolDigests,
 }
 
+/// An approved tool list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Approved {
+    pub(super) hash: String,
+    /// Digests of the tools. Empty if they are not known.
+    pub(super) tools: ToolDigests,
+}
+
 impl ToolList {
     /// Describes tools. A tool without a name has the empty one.
     pub(super) fn new(tools: Vec<Value>) -> Self {
@@ -47,8 +55,10 @@ impl ToolList {
     pub(super) fn changes_since(&self, approved: &ToolDigests) -> String {
         let added = self.digests.keys().filter(|name| !approved.contains_key(*name));
         let removed = approved.keys().filter(|name| !self.digests.contains_key(*name));
-        let changed =
-            self.digests.iter().filter(|(name, digest)| approved.get(*name).is_some_and(|old| old != *digest));
+        let changed = self
+            .digests
+            .iter()
+            .filter(|(name, digest)| approved.get(*name).is_some_and(|old| old != *digest));
         let parts = [
             ("added", names(added)),
             ("removed", names(removed)),
@@ -81,8 +91,9 @@ fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let sorted: BTreeMap<&String, &Value> = fields.iter().collect();
-            let fields =
-                sorted.into_iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), canonical(value)));
+            let fields = sorted
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), canonical(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
         }
         Value::Array(items) => {

@@ -258,7 +258,8 @@ async fn start(client: &Client, launch: &Launch) -> Result<Running, String> {
     let started = process::start(client, launch, id).await.map_err(|error| error.to_string())?;
     let link = started.link;
     let opened = timeout(HANDSHAKE, open(&link)).await;
-    let opened = opened.unwrap_or_else(|_| Err(format!("it has not completed the handshake in {} s", HANDSHAKE.as_secs())));
+    let opened = opened
+        .unwrap_or_else(|_| Err(format!("it has not completed the handshake in {} s", HANDSHAKE.as_secs())));
     let (info, tools) = opened.inspect_err(|_| link.stop())?;
     let now = Instant::now();
     Ok(Running {
@@ -298,7 +299,8 @@ async fn list_tools(link: &Link, info: &Value) -> Result<ToolList, String> {
     let (mut tools, mut cursor) = (Vec::new(), Value::Null);
     for _ in 0..MAX_PAGES {
         let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
-        let page = link.request("tools/list", params, &Silent).await.map_err(|error| Problem::of(error).why())?;
+        let page =
+            link.request("tools/list", params, &Silent).await.map_err(|error| Problem::of(error).why())?;
         tools.extend(page.get("tools").and_then(Value::as_array).cloned().unwrap_or_default());
         if tools.len() > MAX_TOOLS {
             return Err(format!("it has more than {MAX_TOOLS} tools"));

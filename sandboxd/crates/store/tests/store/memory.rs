@@ -10,8 +10,8 @@ use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{CommandRecord, Ended, Orphan, SandboxRecord, Stage};
 use sandboxd_store::{
-    Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, McpServerTable, SandboxTable,
-    Store, Written,
+    Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, McpServerTable,
+    SandboxTable, Store, Written,
 };
 
 use crate::contract::TestDatabase;
