@@ -93,8 +93,8 @@ pub(super) async fn approve(
 
 /// Open the sandbox of a wrapped server.
 ///
-/// Returns the sandbox in which the server runs. If it is one of its own, creates or wakes it. Starts no server. Safe to
-/// repeat.
+/// Returns the sandbox in which the server runs. If it is one of its own, creates or wakes it. Starts no server. Safe
+/// to repeat.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/mcp/{name}:open", operation_id = "openMcpServer", tag = "mcp",
     params(InMcpServer), responses((status = 200, body = McpServerOpened), ByName, BySandbox))]
 pub(super) async fn open(

@@ -113,8 +113,8 @@ async fn a_call_that_waits_keeps_the_sandbox_in_use() {
     call.abort();
     until("the call is over", || async { daemon.client.get(&sandbox).await.unwrap().expires_at.is_some() })
         .await;
-    // The server knows that nobody waits.
-    until("the server is told", || async {
+    // The server receives a cancellation.
+    until("the server has the cancellation", || async {
         text_of(&client, "cancelled", json!({})).await == "the caller has left"
     })
     .await;

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::link::Listener;
+use super::listener::Listener;
 use super::registrations::{Registrations, Target};
 use super::upstream::{Problem, Running};
 

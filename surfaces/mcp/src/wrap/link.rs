@@ -1,17 +1,19 @@
 //! Requests to a server and its answers.
 //!
-//! The link gives each request an id of its own, so hosts with the same ids do not meet. A server that writes an endless
-//! number of messages, or none at all, costs a bounded amount of memory.
+//! The link gives each request an id of its own, so hosts with the same ids do not meet. A server that writes an
+//! endless number of messages, or none at all, costs a bounded amount of memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::listener::{Allowed, Event, Listener};
+use super::outcome::{Ended, How, LinkError};
 
 /// Maximum number of requests that wait for their answer.
 pub(super) const MAX_PENDING: usize = 64;
@@ -30,90 +32,6 @@ const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Error of JSON-RPC 2.0 for a failure of the receiver.
 const INTERNAL_ERROR: i64 = -32603;
-
-/// What a server may ask the host for. Everything is off by default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Allowed {
-    /// Questions to the user.
-    pub(crate) elicitation: bool,
-    /// Texts of the host's model.
-    pub(crate) sampling: bool,
-}
-
-/// How a server has ended.
-#[derive(Debug, Clone)]
-pub(super) struct Ended {
-    pub(super) at: Instant,
-    pub(super) how: How,
-    /// What it wrote to standard error last.
-    pub(super) stderr: String,
-}
-
-/// Why a server has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum How {
-    /// It was not used for a while, or is no longer needed.
-    Stopped,
-    /// Its sandbox was parked or deleted.
-    Parked,
-    /// The connection to the daemon broke.
-    Disconnected,
-    /// The time limit of the command has passed.
-    TimeLimit,
-    /// It ended by itself, or had to be ended, for this reason.
-    Failed(String),
-}
-
-/// Why a request has no result.
-#[derive(Debug)]
-pub(super) enum LinkError {
-    /// The server had already ended. It has not got the request.
-    NotSent,
-    /// The server ended before it answered.
-    Ended(Ended),
-    /// Too many requests wait for their answer.
-    Busy,
-    /// The server's error, as JSON-RPC defines it.
-    Refused(Value),
-}
-
-/// What a server sends about a request before it answers it.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// The parameters of a progress notification.
-    Progress(Value),
-    /// A request for the host. `id` is the server's.
-    Ask { id: Value, method: String, params: Value },
-}
-
-/// Passes on what a server sends about a request.
-pub(super) trait Listener: Sync {
-    /// Whether the host wants to know the progress.
-    fn wants_progress(&self) -> bool;
-
-    /// Passes on the progress.
-    fn progress(&self, params: Value) -> BoxFuture<'_, ()>;
-
-    /// Asks the host. Returns the result, or nothing if it gives none.
-    fn ask(&self, method: String, params: Value) -> BoxFuture<'_, Option<Value>>;
-}
-
-/// Ignores progress and answers nothing.
-pub(super) struct Silent;
-
-impl Listener for Silent {
-    fn wants_progress(&self) -> bool {
-        false
-    }
-
-    fn progress(&self, _: Value) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
-
-    fn ask(&self, _: String, _: Value) -> BoxFuture<'_, Option<Value>> {
-        Box::pin(async { None })
-    }
-}
 
 /// The connection to one running server.
 #[derive(Debug)]
@@ -163,7 +81,7 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request and waits for the answer. If the caller leaves, the server is told that nobody waits.
+    /// Sends a request and waits for the answer. If the caller leaves, the server receives a cancellation.
     pub(super) async fn request(
         &self,
         method: &str,
@@ -393,7 +311,7 @@ impl Link {
     }
 }
 
-/// Forgets a request. Tells the server if it works on it in vain.
+/// Forgets a request. Cancels it at the server if it has no answer yet.
 struct Guard<'a> {
     link: &'a Link,
     id: u64,
@@ -427,6 +345,7 @@ fn line(message: &Value) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::listener::Silent;
     use super::*;
 
     /// The next message for the server.
@@ -456,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_nobody_waits_for_is_cancelled() {
+    async fn a_request_without_a_caller_is_cancelled() {
         let (link, mut messages) = Link::new(Allowed::default());
         let caller = Arc::clone(&link);
         let call = tokio::spawn(async move { caller.request("x", json!({}), &Silent).await });

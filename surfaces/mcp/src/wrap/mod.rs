@@ -13,6 +13,8 @@
 mod handler;
 mod lines;
 mod link;
+mod listener;
+mod outcome;
 mod pin;
 mod pin_file;
 mod process;

@@ -1,8 +1,8 @@
 //! The version of the package that a server is started from.
 //!
 //! Programs such as `npx` and `uvx` download the newest version of a package at each start, unless the arguments name
-//! one. So the code behind a server could change from one start to the next. A server is therefore started with an exact
-//! version: that of its arguments, or the one that was current when it was started first.
+//! one. So the code behind a server could change from one start to the next. A server is therefore started with an
+//! exact version: that of its arguments, or the one that was current when it was started first.
 
 /// Options of `npx` and `uvx` that have a value.
 const WITH_VALUE: [&str; 8] =

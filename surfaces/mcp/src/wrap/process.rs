@@ -1,7 +1,7 @@
 //! The command of a server.
 //!
-//! The command ends with its stream: when the server was idle for too long, when it must be ended, and when this process
-//! or its connection to the daemon ends.
+//! The command ends with its stream: when the server was idle for too long, when it must be ended, and when this
+//! process or its connection to the daemon ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::Lines;
-use super::link::{Allowed, How, Link};
+use super::link::Link;
+use super::listener::Allowed;
+use super::outcome::How;
 
 /// How long a server runs without a call, if its sandbox is not parked before.
 const IDLE: Duration = Duration::from_secs(15 * 60);

@@ -9,7 +9,7 @@ use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::Client;
 use surface_caller::{Callers, Conversation};
 
-use super::link::Allowed;
+use super::listener::Allowed;
 use super::pin::{Floating, floating};
 use super::process::Launch;
 use super::resolve;

@@ -11,8 +11,8 @@ use super::pin::{Floating, Registry, Unpinned, is_version};
 /// Time limit of the question.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the version that the package has now. What is asked for is an argument or input of a program, and never a part
-/// of a script.
+/// Returns the version that the package has now. What is asked for is an argument or input of a program, and never a
+/// part of a script.
 pub(super) async fn current(
     client: &Client,
     sandbox: &SandboxId,

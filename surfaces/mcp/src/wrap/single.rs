@@ -8,7 +8,7 @@ use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use toolbox::{Namespace, NamespaceError};
 
-use super::link::Allowed;
+use super::listener::Allowed;
 use super::pin::{Unpinned, floating};
 use super::pin_file::{Pin, PinError, PinFile};
 use super::process::Launch;
@@ -32,7 +32,7 @@ pub struct WrapOptions {
     pub unpinned: bool,
     /// Digest of the tool list that the user approves now.
     pub tools_hash: Option<String>,
-    /// File that remembers versions and approved tools. Without it, every process decides anew.
+    /// File that remembers versions and approved tools. Without it, each process decides for itself.
     pub pins: Option<PathBuf>,
     /// Whether the server may ask the host's user.
     pub allow_elicitation: bool,

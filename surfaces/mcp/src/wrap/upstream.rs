@@ -1,7 +1,7 @@
 //! One wrapped server, from call to call.
 //!
-//! The server is started for the first call and for the first one after it has ended. A start that fails is not repeated
-//! at once: the time to the next attempt doubles. So a server that always fails costs little, and a caller learns why.
+//! The server is started for the first call and for the first one after it has ended. A start that fails is not
+//! repeated at once: the time to the next attempt doubles. So a server that always fails costs little, and a caller learns why.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::link::{Ended, How, Link, LinkError, Listener, Silent};
+use super::link::Link;
+use super::listener::{Listener, Silent};
+use super::outcome::{Ended, How, LinkError};
 use super::process::{self, Launch};
 use super::tools::{MAX_TOOLS, ToolList};
 
@@ -101,7 +103,7 @@ impl Upstream {
         }
         state.check_pause()?;
         let (client, launch) = (client.clone(), launch.clone());
-        // A task of its own, so that a start goes on if its caller leaves. The next caller waits for it.
+        // A task of its own, so that a start continues if its caller leaves. The next caller waits for it.
         let start = tokio::spawn(async move {
             match start(&client, &launch).await {
                 Ok(running) => {
