@@ -59,11 +59,14 @@ impl Registrations {
                 let head = extensions.get::<Parts>().ok_or("the request has no head")?;
                 let caller = callers.caller(head);
                 let (sandbox, name) = named_by(head.uri.path()).ok_or_else(|| unknown(head.uri.path()))?;
-                let found = caller.client.mcp_server(&sandbox, name).await;
-                let found = found.map_err(|error| match error.code() {
-                    Some(ErrorCode::NotFound) => unknown(head.uri.path()),
-                    _ => error.to_string(),
-                })?;
+                let found = match caller.client.mcp_server(&sandbox, name).await {
+                    Ok(found) => found,
+                    Err(error) if error.code() == Some(ErrorCode::NotFound) => {
+                        upstreams.end(&sandbox, name).await;
+                        return Err(unknown(head.uri.path()));
+                    }
+                    Err(error) => return Err(error.to_string()),
+                };
                 check_access(&caller.token_name, head, &found)?;
                 let upstream = upstreams.of(&found)?;
                 let launch = launch_of(&caller.background, &upstream, &found).await?;

@@ -32,8 +32,17 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// A server whose remaining time is shorter is replaced before a call, if no other call waits.
 const MIN_REMAINING: Duration = Duration::from_secs(60);
 
+/// Maximum time that a call waits for its answer.
+const MAX_CALL: Duration = Duration::from_secs(10 * 60);
+
 /// Maximum number of pages of a tool list.
 const MAX_PAGES: usize = 16;
+
+/// Maximum length of a tool list in bytes, as JSON.
+const MAX_TOOLS_BYTES: usize = 1024 * 1024;
+
+/// Maximum length of the answer to the handshake in bytes, as JSON.
+const MAX_INFO_BYTES: usize = 64 * 1024;
 
 /// Attempts of a request that was not sent because the server had just ended.
 const ATTEMPTS: usize = 2;
@@ -52,6 +61,9 @@ pub(super) enum Problem {
     /// It ended while the call waited.
     #[error("the server ended before it answered: {0}. The next call starts it again")]
     Ended(String),
+    /// It has not answered in time.
+    #[error("the server has not answered in {} s", MAX_CALL.as_secs())]
+    Late,
     /// Too many calls wait.
     #[error("the server is busy: {} calls wait for it", super::link::MAX_PENDING)]
     Busy,
@@ -152,9 +164,10 @@ impl Upstream {
     ) -> Result<Value, Problem> {
         for _ in 0..ATTEMPTS {
             let running = self.running(client, launch).await?;
-            match running.link.request(method, params.clone(), listener).await {
-                Err(LinkError::NotSent) => {}
-                other => return other.map_err(Problem::of),
+            match timeout(MAX_CALL, running.link.request(method, params.clone(), listener)).await {
+                Ok(Err(LinkError::NotSent)) => {}
+                Ok(answered) => return answered.map_err(Problem::of),
+                Err(_) => return Err(Problem::Late),
             }
         }
         Err(Problem::Ended("it ended at once".into()))
@@ -288,6 +301,9 @@ async fn open(link: &Link) -> Result<(Value, ToolList), String> {
         "protocolVersion": ProtocolVersion::V_2025_11_25, "capabilities": capabilities, "clientInfo": client,
     });
     let info = link.request("initialize", params, &Silent).await.map_err(|error| Problem::of(error).why())?;
+    if info.to_string().len() > MAX_INFO_BYTES {
+        return Err(format!("its answer to the handshake is longer than {MAX_INFO_BYTES} bytes"));
+    }
     link.notify("notifications/initialized", &json!({}));
     let tools = list_tools(link, &info).await?;
     Ok((info, tools))
@@ -298,14 +314,17 @@ async fn list_tools(link: &Link, info: &Value) -> Result<ToolList, String> {
     if info.pointer("/capabilities/tools").is_none() {
         return Ok(ToolList::new(Vec::new()));
     }
-    let (mut tools, mut cursor) = (Vec::new(), Value::Null);
+    let (mut tools, mut cursor, mut bytes) = (Vec::new(), Value::Null, 0);
     for _ in 0..MAX_PAGES {
         let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
         let page =
             link.request("tools/list", params, &Silent).await.map_err(|error| Problem::of(error).why())?;
         tools.extend(page.get("tools").and_then(Value::as_array).cloned().unwrap_or_default());
-        if tools.len() > MAX_TOOLS {
-            return Err(format!("it has more than {MAX_TOOLS} tools"));
+        bytes += page.to_string().len();
+        if tools.len() > MAX_TOOLS || bytes > MAX_TOOLS_BYTES {
+            return Err(format!(
+                "it has more than {MAX_TOOLS} tools, or a list of more than {MAX_TOOLS_BYTES} bytes"
+            ));
         }
         cursor = page.get("nextCursor").cloned().unwrap_or_default();
         if cursor.is_null() {

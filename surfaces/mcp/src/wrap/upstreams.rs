@@ -46,6 +46,17 @@ impl Upstreams {
         Ok(Arc::clone(known.entry(registration).or_default()))
     }
 
+    /// Ends the servers of a name that is not registered any more.
+    pub(super) async fn end(&self, sandbox: &SandboxId, name: &str) {
+        let ended: Vec<_> = {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.extract_if(|(of, other, _), _| of == sandbox && other == name).collect()
+        };
+        for (_, entry) in ended {
+            entry.server.stop().await;
+        }
+    }
+
     /// Ends all servers when the daemon stops.
     pub(super) fn stop_at(&self, shutdown: CancellationToken) {
         let known = Arc::downgrade(&self.0);
