@@ -37,7 +37,7 @@ const INTERNAL_ERROR: i64 = -32603;
 #[derive(Debug)]
 pub(super) struct Link {
     state: Mutex<State>,
-    outgoing: mpsc::Sender<Vec<u8>>,
+    outgoing: mpsc::Sender<Outgoing>,
     allowed: Allowed,
     stop: CancellationToken,
     /// Whether a request waits for its answer.
@@ -54,15 +54,24 @@ struct State {
     tools_changed: bool,
 }
 
+/// A message for the server's standard input.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// Id of the request, if it is one.
+    pub(super) request: Option<u64>,
+    /// The message with a line feed.
+    pub(super) line: Vec<u8>,
+}
+
 #[derive(Debug)]
 struct Pending {
-    answer: oneshot::Sender<Result<Value, Value>>,
+    answer: oneshot::Sender<Result<Value, LinkError>>,
     events: mpsc::Sender<Event>,
 }
 
 impl Link {
     /// Creates a link. The messages for the server's standard input come out of the receiver.
-    pub(super) fn new(allowed: Allowed) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
+    pub(super) fn new(allowed: Allowed) -> (Arc<Self>, mpsc::Receiver<Outgoing>) {
         let (outgoing, messages) = mpsc::channel(MAX_OUTGOING);
         let state = State {
             next_id: 1,
@@ -96,7 +105,7 @@ impl Link {
             params["_meta"]["progressToken"] = id.into();
         }
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        if self.outgoing.send(line(&message)).await.is_err() {
+        if self.outgoing.send(Outgoing { request: Some(id), line: line(&message) }).await.is_err() {
             return Err(LinkError::NotSent);
         }
         guard.is_sent = true;
@@ -109,7 +118,7 @@ impl Link {
         };
         guard.is_sent = false;
         match outcome {
-            Ok(result) => result.map_err(LinkError::Refused),
+            Ok(result) => result,
             Err(_) => Err(self.ended().map_or(LinkError::NotSent, LinkError::Ended)),
         }
     }
@@ -150,7 +159,7 @@ impl Link {
 
     fn send_if_read(&self, message: &Value) {
         // A server that does not read misses the message. Its calls end by their own limits.
-        let _ = self.outgoing.try_send(line(message));
+        let _ = self.outgoing.try_send(Outgoing { request: None, line: line(message) });
     }
 
     /// Takes a message of the server. Returns an error if the server must be ended.
@@ -193,8 +202,10 @@ impl Link {
         state.used = Instant::now();
         let outcome = match (message.get("result"), message.get("error")) {
             (Some(result), None) => Ok(result.clone()),
-            (_, Some(error)) => Err(error.clone()),
-            (None, None) => Err(json!({ "code": INTERNAL_ERROR, "message": "the answer has no result" })),
+            (_, Some(error)) => Err(LinkError::Refused(error.clone())),
+            (None, None) => Err(LinkError::Refused(
+                json!({ "code": INTERNAL_ERROR, "message": "the answer has no result" }),
+            )),
         };
         // The caller may have left.
         let _ = pending.answer.send(outcome);
@@ -303,6 +314,15 @@ impl Link {
         is_idle
     }
 
+    /// Ends requests that the server has not got, because its command is gone. They can be sent again.
+    pub(super) fn end_undelivered(&self, requests: &[u64]) {
+        let mut state = self.lock();
+        state.ended.get_or_insert(Ended { at: Instant::now(), how: How::Parked, stderr: String::new() });
+        for pending in requests.iter().filter_map(|id| state.pending.remove(id)).collect::<Vec<_>>() {
+            let _ = pending.answer.send(Err(LinkError::NotSent));
+        }
+    }
+
     /// Records how the server has ended, and ends its requests.
     pub(super) fn end(&self, how: How, stderr: String) {
         let mut state = self.lock();
@@ -349,8 +369,8 @@ mod tests {
     use super::*;
 
     /// The next message for the server.
-    async fn next(messages: &mut mpsc::Receiver<Vec<u8>>) -> Value {
-        serde_json::from_slice(&messages.recv().await.unwrap()).unwrap()
+    async fn next(messages: &mut mpsc::Receiver<Outgoing>) -> Value {
+        serde_json::from_slice(&messages.recv().await.unwrap().line).unwrap()
     }
 
     fn send(link: &Link, message: &Value) {
@@ -420,6 +440,17 @@ mod tests {
         let (link, _messages) = Link::new(Allowed::default());
         assert!(link.end_if_idle(Duration::ZERO));
         assert!(matches!(link.request("x", json!({}), &Silent).await, Err(LinkError::NotSent)));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_not_delivered_can_be_sent_again() {
+        let (link, mut messages) = Link::new(Allowed::default());
+        let caller = Arc::clone(&link);
+        let call = tokio::spawn(async move { caller.request("x", json!({}), &Silent).await });
+        let id = messages.recv().await.unwrap().request.unwrap();
+        link.end_undelivered(&[id]);
+        assert!(matches!(call.await.unwrap(), Err(LinkError::NotSent)));
+        assert_eq!(link.ended().unwrap().how, How::Parked);
     }
 
     #[tokio::test]

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use sandbox_api::command::{EndReason, Record, StartCommand};
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::{Client, Records};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lines::Lines;
-use super::link::Link;
+use super::link::{Link, Outgoing};
 use super::listener::Allowed;
 use super::outcome::How;
 
@@ -95,7 +95,7 @@ pub(super) async fn start(client: &Client, launch: &Launch, id: CommandId) -> Re
     let (link, messages) = Link::new(launch.allowed);
     let of = (client.clone(), launch.sandbox.clone(), id);
     let keeper = AbortOnDropHandle::new(tokio::spawn(keep_in_use(of.clone(), Arc::clone(&link))));
-    let writer = AbortOnDropHandle::new(tokio::spawn(write(of, messages)));
+    let writer = AbortOnDropHandle::new(tokio::spawn(write(of, Arc::clone(&link), messages)));
     let pump = Pump { link: Arc::clone(&link), records, lines: Lines::default(), stderr: String::new() };
     tokio::spawn(pump.run(writer, keeper));
     Ok(Started { link, limit: Duration::from_millis(timeout_ms) })
@@ -123,15 +123,26 @@ async fn keep_in_use((client, sandbox, command): OfCommand, link: Arc<Link>) {
 }
 
 /// Writes messages to standard input, in order.
-async fn write((client, sandbox, command): OfCommand, mut messages: mpsc::Receiver<Vec<u8>>) {
-    while let Some(mut message) = messages.recv().await {
-        while message.len() < MAX_WRITE_BYTES
+async fn write(
+    (client, sandbox, command): OfCommand,
+    link: Arc<Link>,
+    mut messages: mpsc::Receiver<Outgoing>,
+) {
+    while let Some(Outgoing { request, line }) = messages.recv().await {
+        let (mut requests, mut lines) = (Vec::from_iter(request), line);
+        while lines.len() < MAX_WRITE_BYTES
             && let Ok(next) = messages.try_recv()
         {
-            message.extend(next);
+            requests.extend(next.request);
+            lines.extend(next.line);
         }
-        if client.write_stdin(&sandbox, &command, message, false).await.is_err() {
-            return;
+        match client.write_stdin(&sandbox, &command, lines, false).await {
+            Ok(_) => {}
+            // The sandbox was parked just before, and has another container now.
+            Err(error) if error.code() == Some(ErrorCode::NotFound) => {
+                return link.end_undelivered(&requests);
+            }
+            Err(_) => return,
         }
     }
 }
