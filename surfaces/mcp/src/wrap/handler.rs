@@ -22,8 +22,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::listener::Listener;
-use super::registrations::{Registrations, Target};
+use super::registrations::Registrations;
 use super::upstream::{Problem, Running};
+
+/// Attempts of a request that a server has not got because it had just ended.
+const ATTEMPTS: usize = 3;
 
 /// Maximum number of characters of what a server says about itself.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
@@ -53,13 +56,33 @@ impl Wrapped {
     }
 
     /// The server of a request, started, with approved tools.
-    async fn approved(&self, extensions: &Extensions) -> Result<(Target, Arc<Running>), String> {
+    async fn approved(&self, extensions: &Extensions) -> Result<Arc<Running>, String> {
         let target = self.registrations.target(extensions).await?;
         let running = target.upstream.running(&target.client, &target.launch).await;
         let running = running.map_err(|problem| problem.to_string())?;
         let tools = running.tools().await.map_err(|problem| problem.to_string())?;
         self.registrations.check(&target, &tools).await?;
-        Ok((target, running))
+        Ok(running)
+    }
+
+    /// Sends a request to the server. If it ends before it gets the request, starts it again, and checks its tools again.
+    async fn request(
+        &self,
+        method: &str,
+        params: Value,
+        extensions: &Extensions,
+        listener: &Host,
+    ) -> Result<Value, Failure> {
+        for _ in 0..ATTEMPTS {
+            let running = self.approved(extensions).await.map_err(Failure::Here)?;
+            match running.request(method, params.clone(), listener).await {
+                Ok(Some(result)) => return Ok(result),
+                Ok(None) => {}
+                Err(Problem::Refused(error)) => return Err(Failure::Refused(error)),
+                Err(other) => return Err(Failure::Here(other.to_string())),
+            }
+        }
+        Err(Failure::Here("the server ends before it gets the call".into()))
     }
 
     /// Passes a request on.
@@ -69,18 +92,12 @@ impl Wrapped {
         params: impl Serialize,
         context: &RequestContext<RoleServer>,
     ) -> Result<T, Failure> {
-        let (target, _) = self.approved(&context.extensions).await.map_err(Failure::Here)?;
-        let listener = Host::of(context);
-        let params = params_of(params);
-        let request = target.upstream.request(&target.client, &target.launch, (method, &params), &listener);
-        let result = tokio::select! {
-            result = request => result,
+        let (listener, params) = (Host::of(context), params_of(params));
+        let request = self.request(method, params, &context.extensions, &listener);
+        let mut result = tokio::select! {
+            result = request => result?,
             () = context.ct.cancelled() => return Err(Failure::Here("the call was cancelled".into())),
         };
-        let mut result = result.map_err(|problem| match problem {
-            Problem::Refused(error) => Failure::Refused(error),
-            other => Failure::Here(other.to_string()),
-        })?;
         if let Some(fields) = result.as_object_mut() {
             // The library removes it for hosts with an older revision.
             fields.insert("resultType".into(), "complete".into());
@@ -129,7 +146,7 @@ impl ServerHandler for Wrapped {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         // The list that was checked, and not another one.
-        let (_, running) = self.approved(&context.extensions).await.map_err(|problem| failed(&problem))?;
+        let running = self.approved(&context.extensions).await.map_err(|problem| failed(&problem))?;
         let tools = running.tools().await.map_err(|problem| failed(&problem.to_string()))?;
         serde_json::from_value(json!({ "tools": tools.tools, "resultType": "complete" }))
             .map_err(|error| failed(&format!("the server's tool list is not valid: {error}")))

@@ -314,10 +314,16 @@ impl Link {
         is_idle
     }
 
+    /// Accepts no more requests. Those that wait remain.
+    pub(super) fn close(&self, how: How) {
+        self.lock().ended.get_or_insert(Ended { at: Instant::now(), how, stderr: String::new() });
+        self.stop();
+    }
+
     /// Ends requests that the server has not got, because its command is gone. They can be sent again.
     pub(super) fn end_undelivered(&self, requests: &[u64]) {
+        self.close(How::Parked);
         let mut state = self.lock();
-        state.ended.get_or_insert(Ended { at: Instant::now(), how: How::Parked, stderr: String::new() });
         for pending in requests.iter().filter_map(|id| state.pending.remove(id)).collect::<Vec<_>>() {
             let _ = pending.answer.send(Err(LinkError::NotSent));
         }

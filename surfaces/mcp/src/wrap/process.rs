@@ -128,7 +128,13 @@ async fn write(
     link: Arc<Link>,
     mut messages: mpsc::Receiver<Outgoing>,
 ) {
-    while let Some(Outgoing { request, line }) = messages.recv().await {
+    loop {
+        let next = tokio::select! {
+            biased;
+            next = messages.recv() => next,
+            () = link.stopped() => return,
+        };
+        let Some(Outgoing { request, line }) = next else { return };
         let (mut requests, mut lines) = (Vec::from_iter(request), line);
         while lines.len() < MAX_WRITE_BYTES
             && let Ok(next) = messages.try_recv()
@@ -172,6 +178,11 @@ impl Pump {
                 },
             }
         };
+        if how == How::Parked && !writer.is_finished() {
+            // A write that has just begun finds out whether the server has got it.
+            self.link.close(How::Parked);
+            let _ = timeout(START, &mut writer).await;
+        }
         self.link.end(how, self.stderr);
     }
 

@@ -44,9 +44,6 @@ const MAX_TOOLS_BYTES: usize = 1024 * 1024;
 /// Maximum length of the answer to the handshake in bytes, as JSON.
 const MAX_INFO_BYTES: usize = 64 * 1024;
 
-/// Attempts of a request that was not sent because the server had just ended.
-const ATTEMPTS: usize = 2;
-
 /// Why a server does not answer. The message is for the model and the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
@@ -153,25 +150,6 @@ impl Upstream {
             running.link.stop();
         }
     }
-
-    /// Sends a request to the server.
-    pub(super) async fn request(
-        &self,
-        client: &Client,
-        launch: &Launch,
-        (method, params): (&str, &Value),
-        listener: &dyn Listener,
-    ) -> Result<Value, Problem> {
-        for _ in 0..ATTEMPTS {
-            let running = self.running(client, launch).await?;
-            match timeout(MAX_CALL, running.link.request(method, params.clone(), listener)).await {
-                Ok(Err(LinkError::NotSent)) => {}
-                Ok(answered) => return answered.map_err(Problem::of),
-                Err(_) => return Err(Problem::Late),
-            }
-        }
-        Err(Problem::Ended("it ended at once".into()))
-    }
 }
 
 impl State {
@@ -226,6 +204,21 @@ impl State {
 }
 
 impl Running {
+    /// Sends a request. Returns nothing if the server has ended and has certainly not got it.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: Value,
+        listener: &dyn Listener,
+    ) -> Result<Option<Value>, Problem> {
+        match timeout(MAX_CALL, self.link.request(method, params, listener)).await {
+            Ok(Ok(result)) => Ok(Some(result)),
+            Ok(Err(LinkError::NotSent)) => Ok(None),
+            Ok(Err(error)) => Err(Problem::of(error)),
+            Err(_) => Err(Problem::Late),
+        }
+    }
+
     /// The tools of the server. Asks for them again if it has reported a change.
     pub(super) async fn tools(&self) -> Result<Arc<ToolList>, Problem> {
         if self.link.take_tools_changed() {
