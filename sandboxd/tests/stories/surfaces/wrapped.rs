@@ -142,7 +142,8 @@ async fn changed_tools_are_refused_until_they_are_approved() {
     // The way back is a change as well.
     daemon.output(&sandbox, "rm description").await;
     daemon.client.park(&sandbox, false).await.unwrap();
-    assert!(client.failure("echo", json!({})).await.contains("changed: `echo`"));
+    let refused = client.failure("echo", json!({})).await;
+    assert!(refused.contains("changed: `echo`"), "{refused}");
     daemon.stop().await;
 }
 

@@ -322,7 +322,6 @@ impl Link {
 
     /// Ends requests that the server has not got, because its command is gone. They can be sent again.
     pub(super) fn end_undelivered(&self, requests: &[u64]) {
-        self.close(How::Parked);
         let mut state = self.lock();
         for pending in requests.iter().filter_map(|id| state.pending.remove(id)).collect::<Vec<_>>() {
             let _ = pending.answer.send(Err(LinkError::NotSent));
@@ -454,6 +453,7 @@ mod tests {
         let caller = Arc::clone(&link);
         let call = tokio::spawn(async move { caller.request("x", json!({}), &Silent).await });
         let id = messages.recv().await.unwrap().request.unwrap();
+        link.close(How::Parked);
         link.end_undelivered(&[id]);
         assert!(matches!(call.await.unwrap(), Err(LinkError::NotSent)));
         assert_eq!(link.ended().unwrap().how, How::Parked);

@@ -132,7 +132,7 @@ async fn write(
         let next = tokio::select! {
             biased;
             next = messages.recv() => next,
-            () = link.stopped() => return,
+            () = link.stopped() => return end_rest(&link, messages, Vec::new()),
         };
         let Some(Outgoing { request, line }) = next else { return };
         let (mut requests, mut lines) = (Vec::from_iter(request), line);
@@ -146,11 +146,21 @@ async fn write(
             Ok(_) => {}
             // The sandbox was parked just before, and has another container now.
             Err(error) if error.code() == Some(ErrorCode::NotFound) => {
-                return link.end_undelivered(&requests);
+                link.close(How::Parked);
+                return end_rest(&link, messages, requests);
             }
             Err(_) => return,
         }
     }
+}
+
+/// Ends the requests that were not written.
+fn end_rest(link: &Link, mut messages: mpsc::Receiver<Outgoing>, mut requests: Vec<u64>) {
+    messages.close();
+    while let Ok(rest) = messages.try_recv() {
+        requests.extend(rest.request);
+    }
+    link.end_undelivered(&requests);
 }
 
 /// Reads the output of a server.
