@@ -13,7 +13,7 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 10] = [
+const COMPONENTS: [(&str, &str, &[&str]); 11] = [
     ("ownership", "Ownership", &[]),
     ("storage", "Storage", &["ownership"]),
     ("history", "History", &[]),
