@@ -64,6 +64,16 @@ def live_terminal(sandbox):
     return post(f"/v1/sandboxes/{sandbox}/terminals", request)["terminalId"]
 
 
+def live_mcp_server(sandbox):
+    """Registers a server that no request starts. Another one may have the name already."""
+    try:
+        post(f"/v1/sandboxes/{sandbox}/mcp", {"name": "fuzz", "cmd": "true"})
+    except urllib.error.HTTPError as error:
+        if error.code not in (409, 429):
+            raise
+    return "fuzz"
+
+
 def live_command(sandbox, kind):
     """Returns an ended command, one that reads its standard input, or one that ends soon.
 

@@ -205,6 +205,8 @@ def use_existing_ids(label, parameters):
             parameters["commandId"] = daemon.live_command(parameters["id"], kind)
         if re.fullmatch("trm_[A-Za-z0-9]{16,64}", terminal) and dice(terminal):
             parameters["terminalId"] = daemon.live_terminal(parameters["id"])
+        if dice(str(parameters.get("name"))) and "/mcp/{name}" in label:
+            parameters["name"] = daemon.live_mcp_server(parameters["id"])
 
 
 def with_whole_numbers(body):

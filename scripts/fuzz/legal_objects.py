@@ -12,6 +12,12 @@ KEPT_COMMANDS = 256
 # Delay between the end of a command and the moment at which the daemon reports it.
 REPORT_SECONDS = 0.2
 
+# Number of wrapped servers of a sandbox.
+MAX_MCP_SERVERS = 16
+
+# Total length of the program and the arguments of a wrapped server in bytes.
+MAX_MCP_COMMAND_BYTES = 32 * 1024
+
 
 # Objects that do not exist.
 
@@ -37,6 +43,8 @@ def is_missing(exchange):
     if resource == "route":
         # No object has such a name. What follows the colon is read as an action.
         return ":" in path.get("name", "")
+    if resource == "mcpServer":
+        return "name" in path and path["name"] not in [server["name"] for server in mcp_servers(exchange)]
     if resource == "orphan":
         orphans = daemon.get("/v1/orphans")["orphans"]
         return exchange.operation == "removeOrphan" and path["name"] not in [orphan["name"] for orphan in orphans]
@@ -171,6 +179,36 @@ def ends_later(exchange):
     limit = int(exchange.query["timeoutMs"]) / 1000
     command = find(exchange, "commands", "commandId")
     return ended_after(command, exchange.sent_at + limit)
+
+
+# Wrapped servers.
+
+
+def mcp_servers(exchange):
+    return daemon.get(f"/v1/sandboxes/{exchange.sandbox}/mcp")["servers"]
+
+
+@legal(409, "registerMcpServer")
+def is_another_server(exchange):
+    names = [server["name"] for server in mcp_servers(exchange)]
+    return exchange.details.get("field") == "name" and exchange.body["name"] in names
+
+
+@legal(429, "registerMcpServer")
+def is_one_server_too_many(exchange):
+    servers = mcp_servers(exchange)
+    names = [server["name"] for server in servers]
+    return len(servers) >= MAX_MCP_SERVERS and exchange.body["name"] not in names
+
+
+@legal(400, "registerMcpServer")
+def is_too_long(exchange):
+    """No schema can limit the length of several fields together."""
+    texts = [exchange.body["cmd"], *(exchange.body.get("args") or [])]
+    return exchange.details.get("field") == "args" and len("".join(texts).encode()) > MAX_MCP_COMMAND_BYTES
+
+
+# Denials and upgrades.
 
 
 @legal(404, "allowDenied")

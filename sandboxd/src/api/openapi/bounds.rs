@@ -85,7 +85,9 @@ fn table() -> Vec<Row> {
         ("RegisterMcpServer", "unpinned", json!({ "default": false })),
         ("RegisterMcpServer", "allowElicitation", json!({ "default": false })),
         ("RegisterMcpServer", "allowSampling", json!({ "default": false })),
-        ("ApproveMcpServer", "toolsHash", json!({ "pattern": "^[0-9a-f]{64}$" })),
+        ("ApproveMcpServer", "", tools_if_hash()),
+        ("ApproveMcpServer", "toolsHash", digest()),
+        ("ApproveMcpServer", "tools", digests()),
         ("ApproveMcpServer", "version", text(0, MAX_MCP_VERSION_BYTES)),
         ("ApproveMcpServer", "ifUnset", json!({ "default": false })),
         ("CreateLink", "ttlMs", range(LINK_TTL_MS)),
@@ -252,6 +254,29 @@ fn argument() -> Value {
     let mut argument = text(0, MAX_SCRIPT_BYTES);
     argument["type"] = "string".into();
     argument
+}
+
+/// SHA-256 in hexadecimal.
+fn digest() -> Value {
+    json!({ "pattern": "^[0-9a-f]{64}$" })
+}
+
+fn digests() -> Value {
+    let mut digest = digest();
+    digest["type"] = "string".into();
+    json!({
+        "maxProperties": MAX_MCP_TOOLS,
+        "propertyNames": { "type": "string", "maxLength": MAX_MCP_TOOL_NAME_BYTES },
+        "additionalProperties": digest,
+    })
+}
+
+/// Digests of tools require that of their list. `null` and an empty map are absent.
+fn tools_if_hash() -> Value {
+    json!({ "anyOf": [
+        { "required": ["toolsHash"], "properties": { "toolsHash": { "not": { "type": "null" } } } },
+        { "properties": { "tools": { "maxProperties": 0 } } },
+    ] })
 }
 
 /// `*` or one etag in the form of RFC 9110 section 8.8.3, without a comma, because lists are rejected.
