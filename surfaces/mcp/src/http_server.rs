@@ -16,12 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::seal::Seal;
 use crate::server::{Server, Source};
+use crate::session_owner::{Owners, translate};
 use crate::sessions::{Ids, Sessions};
 use crate::subscriptions::Watches;
 use crate::wrap;
 
-/// Creates the route `/mcp`, and `/mcp/{sandbox}/{name}` for wrapped servers. Requests that reach it must be authenticated, and their `Host` and `Origin` checked. `key` is
-/// a secret of the installation. It signs the ids of sessions and the state of calls that wait for the user.
+/// Creates the route `/mcp`, and `/mcp/{sandbox}/{name}` for wrapped servers. Requests that reach it must be
+/// authenticated, and their `Host` and `Origin` checked. `key` is a secret of the installation. It signs the ids of
+/// sessions and the state of calls that wait for the user.
 pub fn http(shared: Shared, key: [u8; 32], shutdown: CancellationToken) -> Router {
     http_with(shared, key, shutdown, |server| server)
 }
@@ -33,7 +35,7 @@ pub fn http_with<H: ServerHandler>(
     shutdown: CancellationToken,
     extend: impl Fn(Server) -> H + Send + Sync + 'static,
 ) -> Router {
-    let (ids, seal) = (Ids::new(key), Seal::new(key));
+    let (ids, seal) = (Ids::default(), Seal::new(key));
     // The daemon's router has checked both headers by its own list of hosts.
     let mut config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -41,16 +43,18 @@ pub fn http_with<H: ServerHandler>(
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .with_json_response(true)
         .with_cancellation_token(shutdown);
-    config.session_store = Some(Arc::new(ids.clone()));
+    config.session_store = Some(Arc::new(ids));
     let Shared { callers, memory, bodies } = shared;
     let wrapped = wrap::http(Arc::clone(&callers), key, config.cancellation_token.clone());
+    let owners = Owners::new(key, Arc::clone(&callers));
     let watches = Watches::default();
     let create = move || {
         let source = Source::Requests(Arc::clone(&callers));
         Ok(extend(Server::new(source, memory.clone(), watches.clone(), seal.clone())))
     };
-    let service = StreamableHttpService::new(create, Arc::new(Sessions::new(ids)), config);
-    Router::new().route_service("/mcp", service).merge(wrapped).layer(from_fn_with_state(bodies, read_body))
+    let service = StreamableHttpService::new(create, Arc::new(Sessions::new()), config);
+    let own = Router::new().route_service("/mcp", service).layer(from_fn_with_state(owners, translate));
+    own.merge(wrapped).layer(from_fn_with_state(bodies, read_body))
 }
 
 /// Reads the body of a request. Its share of the memory becomes an extension of the request, which the call keeps.

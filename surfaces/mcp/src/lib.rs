@@ -17,6 +17,7 @@ mod progress;
 mod resources;
 mod seal;
 mod server;
+mod session_owner;
 mod sessions;
 mod stdio;
 mod subscriptions;

@@ -1,16 +1,14 @@
 //! Sessions of the revisions with a handshake.
 //!
 //! A session only carries messages back to its client. Nothing else depends on it, so it can be closed at any time: to
-//! make room for another one, when it has been idle, or by a restart of the daemon. Its id proves that this daemon has
-//! issued it, and what the client has declared in its handshake. So the next request with the id opens it again, and
-//! the client notices nothing.
+//! make room for another one, when it has been idle, or by a restart of the daemon. The next request with its id opens
+//! it again, and the client notices nothing. Ids that get here are proven: see [`session_owner`](crate::session_owner).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::Stream;
-use hmac::{Hmac, KeyInit, Mac};
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ElicitationCapability, Implementation, InitializeRequestParams,
     ProtocolVersion, ServerJsonRpcMessage,
@@ -23,7 +21,6 @@ use rmcp::transport::streamable_http_server::session::{
     RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
     SessionStoreError,
 };
-use sha2::Sha256;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -42,13 +39,9 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// Maximum number of ids that are remembered for one reason.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Bytes of the proof in an id.
-const PROOF_BYTES: usize = 16;
-
-/// Issues and recognizes the ids of sessions.
-#[derive(Clone)]
+/// What is remembered of sessions that are not open, by their ids.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ids {
-    key: [u8; 32],
     /// Ids of sessions that their client has ended.
     ended: Arc<Mutex<Recent>>,
     /// Ids of sessions whose client lets its user be asked.
@@ -75,37 +68,13 @@ impl Recent {
     }
 }
 
-impl Ids {
-    pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self { key, ended: Arc::default(), asking: Arc::default() }
-    }
-
-    fn issue(&self) -> String {
-        let name = Uuid::new_v4().simple().to_string();
-        format!("{name}{}", self.proof(&name))
-    }
-
-    /// Whether this daemon has issued the id, and its client has not ended the session.
-    fn is_valid(&self, id: &str) -> bool {
-        let Some((name, proof)) = id.split_at_checked(32) else { return false };
-        // Other clients do not know the random name, and a session opens nothing without a token. So the comparison may take
-        // any time.
-        proof == self.proof(name) && !lock(&self.ended).known.contains(id)
-    }
-
-    fn proof(&self, name: &str) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
-        mac.update(name.as_bytes());
-        mac.finalize().into_bytes()[..PROOF_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
 /// Looks up sessions that are not open, by their ids alone.
 #[async_trait::async_trait]
 impl SessionStore for Ids {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
         let asks = lock(&self.asking).known.contains(id);
-        Ok(self.is_valid(id).then(|| SessionState::new(handshake(asks))))
+        let has_ended = lock(&self.ended).known.contains(id);
+        Ok((!has_ended).then(|| SessionState::new(handshake(asks))))
     }
 
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
@@ -133,16 +102,15 @@ fn handshake(asks: bool) -> InitializeRequestParams {
 /// The open sessions.
 pub(crate) struct Sessions {
     open: LocalSessionManager,
-    ids: Ids,
     /// Ids in the order of their last message. Some may be closed already.
     order: Mutex<VecDeque<SessionId>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(ids: Ids) -> Self {
+    pub(crate) fn new() -> Self {
         let mut open = LocalSessionManager::default();
         open.session_config.channel_capacity = KEPT_MESSAGES;
-        Self { open, ids, order: Mutex::default() }
+        Self { open, order: Mutex::default() }
     }
 
     /// Registers a session that is about to open. If there are too many, closes the oldest.
@@ -176,7 +144,7 @@ impl SessionManager for Sessions {
     type Transport = WorkerTransport<LocalSessionWorker>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let id: SessionId = self.ids.issue().into();
+        let id: SessionId = Uuid::new_v4().simple().to_string().into();
         self.make_room(&id).await;
         let (handle, worker) = create_local_session(Arc::clone(&id), self.open.session_config.clone());
         self.open.sessions.write().await.insert(Arc::clone(&id), handle);
@@ -244,21 +212,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_id_is_valid_for_the_daemon_that_has_issued_it() {
-        let (ids, others) = (Ids::new([1; 32]), Ids::new([2; 32]));
-        let id = ids.issue();
-        assert!(ids.is_valid(&id) && Ids::new([1; 32]).is_valid(&id) && !others.is_valid(&id));
-        for forged in ["", &id[..32], &format!("{id}0"), &id.replace(&id[..1], "g"), &"é".repeat(32)] {
-            assert!(!ids.is_valid(forged), "{forged}");
-        }
-        assert!(ids.load(&id).await.unwrap().is_some());
-        ids.delete(&id).await.unwrap();
-        assert!(ids.load(&id).await.unwrap().is_none(), "its client has ended it");
+    async fn a_session_that_its_client_has_ended_does_not_open_again() {
+        let ids = Ids::default();
+        assert!(ids.load("1").await.unwrap().is_some());
+        ids.delete("1").await.unwrap();
+        assert!(ids.load("1").await.unwrap().is_none());
     }
 
     #[tokio::test]
     async fn the_session_that_was_used_longest_ago_is_closed_for_a_new_one() {
-        let sessions = Sessions::new(Ids::new([1; 32]));
+        let sessions = Sessions::new();
         let (first, _transport) = sessions.create_session().await.unwrap();
         let (second, _transport) = sessions.create_session().await.unwrap();
         let mut transports = Vec::new();

@@ -98,6 +98,11 @@ impl Mcp {
         client
     }
 
+    /// The same client, with the session of another one.
+    pub(super) fn with_session_of(&self, other: &Self) -> Self {
+        Self { session: other.session.clone(), ..self.clone() }
+    }
+
     /// The same client and session, at another daemon.
     pub(super) fn moved_to(&self, daemon: &Daemon) -> Self {
         Self { url: format!("{}/mcp", daemon.base), ..self.clone() }

@@ -38,6 +38,19 @@ async fn every_token_has_its_own_sandboxes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_belongs_to_the_token_that_opened_it() {
+    let daemon = Daemon::start_in(home_with_tokens()).await;
+    let [ann, bob] = ["ann-token", "bob-token"].map(|token| Mcp::at(&daemon.base, token));
+    let ann = ann.legacy().await;
+    let bob = bob.with_session_of(&ann);
+    assert_eq!(bob.request("ping", json!({})).send().await.unwrap().status(), 404);
+    assert_eq!(bob.listen().await.status(), 404, "its messages are for Ann");
+    assert_eq!(bob.end().await.status(), 404);
+    assert_eq!(ann.request("ping", json!({})).send().await.unwrap().status(), 200);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_call_reaches_the_sandbox_of_a_chat() {
     let daemon = Daemon::start().await;
     let chat = daemon.sandbox("chat:1").await;
