@@ -144,6 +144,9 @@ fn problem_of(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             "it is not below the directory that may be used, or permission is denied".into()
         }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "a part of its path is a file, or a link that leads to no directory".into()
+        }
         _ => error.to_string(),
     }
 }
@@ -195,6 +198,10 @@ mod tests {
         for path in hostile {
             assert!(content(&root, path).is_err(), "{path:?} was read");
             assert!(path == "file-out" || write(&root, path, b"x").is_err(), "{path:?} was written");
+        }
+        for path in ["own/new", "own/dir/new", "out/new"] {
+            let error = write(&root, path, b"x").unwrap_err().to_string();
+            assert!(!error.contains("os error"), "{path}: {error}");
         }
         // The link itself is replaced.
         assert_eq!(write(&root, "file-out", b"new").unwrap(), (3, true));
