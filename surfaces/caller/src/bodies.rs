@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 
 /// Maximum number of values of a body in JSON. In memory, a value is much longer than in JSON.
-const MAX_VALUES: usize = 20_000;
+pub const MAX_VALUES: usize = 20_000;
 
 /// Memory for all bodies that are not small, in KiB.
 const MEMORY_KIB: usize = 64 * 1024;
@@ -122,8 +122,8 @@ fn declared_length(headers: &HeaderMap) -> Result<Option<usize>, BodyError> {
     Ok(declared)
 }
 
-/// Whether JSON has too many values. Text that is not JSON has any number of them.
-fn has_too_many_values(json: &[u8]) -> bool {
+/// Whether JSON has more than [`MAX_VALUES`] values. Text that is not JSON has any number of them.
+pub fn has_too_many_values(json: &[u8]) -> bool {
     let (mut rest, mut values) = (json, 0);
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b',' | b'[' | b'{')) {
         let is_string = rest[at] == b'"';

@@ -13,7 +13,7 @@ use http::request::Parts;
 use sandbox_client::Client;
 use toolbox::{Memory, Namespace, NamespaceError};
 
-pub use bodies::{Bodies, BodyError, BodyShare, MAX_BODY_BYTES};
+pub use bodies::{Bodies, BodyError, BodyShare, MAX_BODY_BYTES, MAX_VALUES, has_too_many_values};
 
 /// Headers that name the host's conversation. The first one that a request has is used.
 const SESSION_HEADERS: [&str; 2] = ["x-sandbox-session", "x-openwebui-chat-id"];

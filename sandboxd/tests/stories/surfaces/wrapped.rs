@@ -102,6 +102,25 @@ async fn an_idle_server_ends_with_its_sandbox_and_the_next_call_starts_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_meets_a_park_is_sent_again_or_was_not_run() {
+    let daemon = Daemon::start().await;
+    let (sandbox, _, client) = registered(&daemon, &request("story", "")).await;
+    text_of(&client, "echo", json!({})).await;
+    for number in 0..8 {
+        let arguments = json!({ "text": number.to_string() });
+        let (parked, called) =
+            tokio::join!(daemon.client.park(&sandbox, false), client.call("echo", arguments));
+        // The server may have got the call and been parked before it answered. It must not be run twice.
+        let was_running = called.text.contains("its sandbox was parked");
+        assert!(called.text == number.to_string() || was_running, "{parked:?} {called:?}");
+    }
+    // Straight after a park.
+    daemon.client.park(&sandbox, false).await.unwrap();
+    assert_eq!(text_of(&client, "echo", json!({ "text": "again" })).await, "again");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waits_keeps_the_sandbox_in_use() {
     let daemon = Daemon::start().await;
     let (sandbox, _, client) = registered(&daemon, &request("story", "")).await;

@@ -55,6 +55,34 @@ async fn a_server_that_floods_is_ended_and_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_gets_only_the_list_that_was_checked() {
+    let daemon = Daemon::start().await;
+    let (_, _, client) = registered(&daemon, &request("story", "")).await;
+    assert_eq!(text_of(&client, "swap", json!({})).await, "announced");
+    let listed = client.ask("tools/list", json!({})).await;
+    assert!(listed["result"]["tools"].is_array() && !listed.to_string().contains("evil"), "{listed}");
+    let listed = client.ask("tools/list", json!({})).await;
+    assert!(listed["error"]["message"].as_str().unwrap().contains("have changed"), "{listed}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_say_what_has_changed_is_ended() {
+    let daemon = Daemon::start().await;
+    let (_, _, client) = registered(&daemon, &request("story", "")).await;
+    let pid = text_of(&client, "pid", json!({})).await;
+    assert_eq!(text_of(&client, "hide", json!({})).await, "announced");
+    let failure = client.failure("echo", json!({ "text": "x" })).await;
+    assert!(failure.contains("no list"), "{failure}");
+    until("a new one is started", || async {
+        let called = client.call("pid", json!({})).await;
+        !called.is_error && called.text != pid
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn output_that_is_no_message_is_skipped() {
     let daemon = Daemon::start().await;
     let (_, _, client) = registered(&daemon, &request("story", "")).await;

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::listener::Listener;
 use super::registrations::Registrations;
+use super::tools::ToolList;
 use super::upstream::{Problem, Running};
 
 /// Attempts of a request that a server has not got because it had just ended.
@@ -55,14 +56,14 @@ impl Wrapped {
         Ok(self.info.get_or_init(|| config).clone())
     }
 
-    /// The server of a request, started, with approved tools.
-    async fn approved(&self, extensions: &Extensions) -> Result<Arc<Running>, String> {
+    /// The server of a request, started, and its approved tools.
+    async fn approved(&self, extensions: &Extensions) -> Result<(Arc<Running>, Arc<ToolList>), String> {
         let target = self.registrations.target(extensions).await?;
         let running = target.upstream.running(&target.client, &target.launch).await;
         let running = running.map_err(|problem| problem.to_string())?;
         let tools = running.tools().await.map_err(|problem| problem.to_string())?;
         self.registrations.check(&target, &tools).await?;
-        Ok(running)
+        Ok((running, tools))
     }
 
     /// Sends a request to the server. If it ends before it gets the request, starts it again, and checks its tools again.
@@ -74,7 +75,7 @@ impl Wrapped {
         listener: &Host,
     ) -> Result<Value, Failure> {
         for _ in 0..ATTEMPTS {
-            let running = self.approved(extensions).await.map_err(Failure::Here)?;
+            let (running, _) = self.approved(extensions).await.map_err(Failure::Here)?;
             match running.request(method, params.clone(), listener).await {
                 Ok(Some(result)) => return Ok(result),
                 Ok(None) => {}
@@ -127,13 +128,13 @@ impl ServerHandler for Wrapped {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        self.describe(&context.extensions).await?;
+        unless_cancelled(&context, self.describe(&context.extensions)).await?;
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
     }
 
     async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        let config = self.describe(&context.extensions).await?;
+        let config = unless_cancelled(&context, self.describe(&context.extensions)).await?;
         Ok(DiscoverResult::from_server_info(
             ServerHandler::supported_protocol_versions(self).into_owned(),
             config,
@@ -145,9 +146,9 @@ impl ServerHandler for Wrapped {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // The list that was checked, and not another one.
-        let running = self.approved(&context.extensions).await.map_err(|problem| failed(&problem))?;
-        let tools = running.tools().await.map_err(|problem| failed(&problem.to_string()))?;
+        let approved = self.approved(&context.extensions);
+        let approved = approved.map(|approved| approved.map_err(|problem| failed(&problem)));
+        let (_, tools) = unless_cancelled(&context, approved).await?;
         serde_json::from_value(json!({ "tools": tools.tools, "resultType": "complete" }))
             .map_err(|error| failed(&format!("the server's tool list is not valid: {error}")))
     }
@@ -157,7 +158,7 @@ impl ServerHandler for Wrapped {
         mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Those of the host's revision. The server has not asked for them.
+        // The server's revision does not have them.
         (request.input_responses, request.request_state) = (None, None);
         match self.pass::<CallToolResult>("tools/call", request, &context).await {
             Ok(result) => Ok(result.into()),
@@ -243,6 +244,17 @@ impl Failure {
                 ErrorData::new(code, message.to_owned(), error.get("data").cloned())
             }
         }
+    }
+}
+
+/// Ends the work if the host cancels the request.
+async fn unless_cancelled<T>(
+    context: &RequestContext<RoleServer>,
+    work: impl Future<Output = Result<T, ErrorData>>,
+) -> Result<T, ErrorData> {
+    tokio::select! {
+        result = work => result,
+        () = context.ct.cancelled() => Err(failed("the request was cancelled")),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use surface_caller::{MAX_VALUES, has_too_many_values};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,11 +25,23 @@ const MAX_UNASKED: usize = 10_000;
 /// Maximum number of events of one request that wait for the host. Progress beyond that is dropped.
 const MAX_EVENTS: usize = 8;
 
+/// Maximum number of characters of a progress message. The rest is not passed on.
+const MAX_PROGRESS_CHARS: usize = 1000;
+
+/// Maximum length of a request of the server in bytes.
+const MAX_ASK_BYTES: usize = 256 * 1024;
+
+/// Maximum length of an id of the server in bytes. A request with a longer one is not answered.
+const MAX_ID_BYTES: usize = 256;
+
 /// Maximum number of messages that wait until the server reads them.
 const MAX_OUTGOING: usize = 64;
 
 /// Error of JSON-RPC 2.0 for a method that does not exist.
 const METHOD_NOT_FOUND: i64 = -32601;
+
+/// Error of JSON-RPC 2.0 for parameters that cannot be used.
+const INVALID_PARAMS: i64 = -32602;
 
 /// Error of JSON-RPC 2.0 for a failure of the receiver.
 const INTERNAL_ERROR: i64 = -32603;
@@ -42,6 +55,8 @@ pub(super) struct Link {
     stop: CancellationToken,
     /// Whether a request waits for its answer.
     is_busy: watch::Sender<bool>,
+    /// Cancelled when the server has ended.
+    done: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -50,8 +65,13 @@ struct State {
     pending: HashMap<u64, Pending>,
     ended: Option<Ended>,
     used: Instant,
+    /// When the last answer came.
+    answered: Option<Instant>,
+    /// Whether requests are no longer accepted, because the server cannot get them.
+    is_closing: bool,
     unasked: usize,
-    tools_changed: bool,
+    /// Number of changes of the tools that the server has reported.
+    tool_changes: u64,
 }
 
 /// A message for the server's standard input.
@@ -78,11 +98,14 @@ impl Link {
             pending: HashMap::new(),
             ended: None,
             used: Instant::now(),
+            answered: None,
+            is_closing: false,
             unasked: 0,
-            tools_changed: false,
+            tool_changes: 0,
         };
-        let (stop, is_busy) = (CancellationToken::new(), watch::Sender::new(false));
-        let link = Self { state: Mutex::new(state), outgoing, allowed, stop, is_busy };
+        let (stop, done, is_busy) =
+            (CancellationToken::new(), CancellationToken::new(), watch::Sender::new(false));
+        let link = Self { state: Mutex::new(state), outgoing, allowed, stop, is_busy, done };
         (Arc::new(link), messages)
     }
 
@@ -110,10 +133,18 @@ impl Link {
         }
         guard.is_sent = true;
         let outcome = loop {
-            tokio::select! {
+            let event = tokio::select! {
                 biased;
-                Some(event) = happened.recv() => self.handle(event, listener).await,
+                Some(event) = happened.recv() => event,
                 outcome = &mut answered => break outcome,
+            };
+            match event {
+                Event::Progress(params) => listener.progress(params).await,
+                Event::Ask { id, method, params } => tokio::select! {
+                    () = self.ask(id, method, params, listener) => {}
+                    // Withdraws the question.
+                    outcome = &mut answered => break outcome,
+                },
             }
         };
         guard.is_sent = false;
@@ -125,7 +156,7 @@ impl Link {
 
     fn begin(&self, pending: Pending) -> Result<u64, LinkError> {
         let mut state = self.lock();
-        if state.ended.is_some() || self.stop.is_cancelled() {
+        if state.ended.is_some() || state.is_closing || self.stop.is_cancelled() {
             return Err(LinkError::NotSent);
         }
         if state.pending.len() >= MAX_PENDING {
@@ -139,17 +170,12 @@ impl Link {
         Ok(id)
     }
 
-    async fn handle(&self, event: Event, listener: &dyn Listener) {
-        match event {
-            Event::Progress(params) => listener.progress(params).await,
-            Event::Ask { id, method, params } => {
-                let answer = match listener.ask(method, params).await {
-                    Some(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-                    None => refusal(&id, INTERNAL_ERROR, "the host has not answered"),
-                };
-                self.send_if_read(&answer);
-            }
-        }
+    async fn ask(&self, id: Value, method: String, params: Value, listener: &dyn Listener) {
+        let answer = match listener.ask(method, params).await {
+            Some(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            None => refusal(&id, INTERNAL_ERROR, "the host has not answered"),
+        };
+        self.send_if_read(&answer);
     }
 
     /// Sends a notification. It is dropped if the server does not read.
@@ -164,24 +190,27 @@ impl Link {
 
     /// Takes a message of the server. Returns an error if the server must be ended.
     pub(super) fn receive(&self, text: &[u8]) -> Result<(), String> {
-        let message: Value = match serde_json::from_slice(text) {
+        if has_too_many_values(text) {
+            return Err(format!("it wrote a message with more than {MAX_VALUES} values"));
+        }
+        let mut message: Value = match serde_json::from_slice(text) {
             Ok(message) => message,
             // Some servers write their log to standard output.
             Err(_) => return self.count_unasked(),
         };
         let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
-        match (method, message.get("id")) {
-            (Some(method), Some(id)) => {
-                let params = message.get("params").cloned().unwrap_or_default();
-                self.answer(id.clone(), method, params);
+        match (method, message.get_mut("id").map(Value::take)) {
+            (Some(method), Some(id)) if is_short(&id) => {
+                let params = message.get_mut("params").map(Value::take).unwrap_or_default();
+                self.answer(id, method, params, text.len());
                 self.count_unasked()
             }
             (Some(method), None) => {
                 self.note(&method, message.get("params"));
                 self.count_unasked()
             }
-            (None, Some(id)) if self.finish(id.as_u64(), &message) => Ok(()),
-            (None, _) => self.count_unasked(),
+            (None, Some(id)) if self.finish(id.as_u64(), &mut message) => Ok(()),
+            _ => self.count_unasked(),
         }
     }
 
@@ -195,14 +224,15 @@ impl Link {
     }
 
     /// Passes an answer to the request with the id. Returns whether there is one.
-    fn finish(&self, id: Option<u64>, message: &Value) -> bool {
+    fn finish(&self, id: Option<u64>, message: &mut Value) -> bool {
         let mut state = self.lock();
         let Some(pending) = id.and_then(|id| state.pending.remove(&id)) else { return false };
         state.unasked = 0;
-        state.used = Instant::now();
-        let outcome = match (message.get("result"), message.get("error")) {
-            (Some(result), None) => Ok(result.clone()),
-            (_, Some(error)) => Err(LinkError::Refused(error.clone())),
+        (state.used, state.answered) = (Instant::now(), Some(Instant::now()));
+        let mut take = |field: &str| message.get_mut(field).map(Value::take);
+        let outcome = match (take("result"), take("error")) {
+            (Some(result), None) => Ok(result),
+            (_, Some(error)) => Err(LinkError::Refused(error)),
             (None, None) => Err(LinkError::Refused(
                 json!({ "code": INTERNAL_ERROR, "message": "the answer has no result" }),
             )),
@@ -213,7 +243,7 @@ impl Link {
     }
 
     /// Answers a request of the server, or passes it to the host of a call.
-    fn answer(&self, id: Value, method: String, params: Value) {
+    fn answer(&self, id: Value, method: String, params: Value, bytes: usize) {
         let allowed = match method.as_str() {
             "ping" => return self.send_if_read(&json!({ "jsonrpc": "2.0", "id": id, "result": {} })),
             "elicitation/create" => self.allowed.elicitation,
@@ -226,6 +256,10 @@ impl Link {
                 METHOD_NOT_FOUND,
                 "a wrapped server may not request this",
             ));
+        }
+        if bytes > MAX_ASK_BYTES {
+            let why = format!("the request is longer than {MAX_ASK_BYTES} bytes");
+            return self.send_if_read(&refusal(&id, INVALID_PARAMS, &why));
         }
         // The protocol does not say which call a request belongs to. It goes to the newest one.
         let newest = {
@@ -245,10 +279,10 @@ impl Link {
                 let id = params.get("progressToken").and_then(Value::as_u64);
                 let state = self.lock();
                 if let Some(pending) = id.and_then(|id| state.pending.get(&id)) {
-                    let _ = pending.events.try_send(Event::Progress(params.clone()));
+                    let _ = pending.events.try_send(Event::Progress(progress_of(params)));
                 }
             }
-            "notifications/tools/list_changed" => self.lock().tools_changed = true,
+            "notifications/tools/list_changed" => self.lock().tool_changes += 1,
             _ => {}
         }
     }
@@ -258,9 +292,9 @@ impl Link {
         self.allowed
     }
 
-    /// Whether the server has reported a change of its tools since the last call.
-    pub(super) fn take_tools_changed(&self) -> bool {
-        std::mem::take(&mut self.lock().tools_changed)
+    /// Number of changes of its tools that the server has reported.
+    pub(super) fn tool_changes(&self) -> u64 {
+        self.lock().tool_changes
     }
 
     /// How the server has ended, if it has.
@@ -291,6 +325,28 @@ impl Link {
     /// Ends the server.
     pub(super) fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Ends the server if it has answered nothing since then.
+    pub(super) fn stop_if_silent_since(&self, then: Instant) {
+        if self.lock().answered.is_none_or(|answered| answered < then) {
+            self.stop();
+        }
+    }
+
+    /// Accepts no more requests, because the server cannot get them. It is about to end.
+    pub(super) fn close_input(&self) {
+        self.lock().is_closing = true;
+    }
+
+    /// Whether requests are no longer accepted.
+    pub(super) fn is_closing(&self) -> bool {
+        self.lock().is_closing || self.stop.is_cancelled()
+    }
+
+    /// Completes when the server has ended.
+    pub(super) async fn done(&self) {
+        self.done.cancelled().await;
     }
 
     /// Completes when the server must end.
@@ -333,6 +389,7 @@ impl Link {
         let mut state = self.lock();
         state.ended.get_or_insert(Ended { at: Instant::now(), how, stderr });
         state.pending.clear();
+        self.done.cancel();
     }
 }
 
@@ -359,6 +416,19 @@ impl Drop for Guard<'_> {
 
 fn refusal(id: &Value, code: i64, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+/// Whether the id of a server's request can be repeated in an answer.
+fn is_short(id: &Value) -> bool {
+    id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID_BYTES)
+}
+
+/// What the host learns about the progress of its call.
+fn progress_of(params: &Value) -> Value {
+    let number = |name: &str| params.get(name).filter(|value| value.is_number());
+    let message = params.get("message").and_then(Value::as_str);
+    let message = message.map(|text| text.chars().take(MAX_PROGRESS_CHARS).collect::<String>());
+    json!({ "progress": number("progress").unwrap_or(&0.into()), "total": number("total"), "message": message })
 }
 
 /// A message as a line.
@@ -438,6 +508,60 @@ mod tests {
             link.receive(flood.as_bytes()).unwrap();
         }
         assert!(link.receive(b"garbage").is_err());
+    }
+
+    #[tokio::test]
+    async fn what_a_server_makes_others_keep_is_small() {
+        let (link, mut messages) = Link::new(Allowed { elicitation: true, sampling: true });
+        let many = json!({ "id": 1, "result": vec![json!({}); MAX_VALUES] }).to_string();
+        assert!(link.receive(many.as_bytes()).unwrap_err().contains("more than 20000 values"));
+        let long = "x".repeat(MAX_ASK_BYTES);
+        for id in [json!(long), json!({}), json!([1])] {
+            send(&link, &json!({ "id": id, "method": "ping" }));
+        }
+        send(&link, &json!({ "id": 1, "method": "elicitation/create", "params": { "message": long } }));
+        assert_eq!(next(&mut messages).await["error"]["code"], INVALID_PARAMS, "no other is answered");
+        let progress = progress_of(&json!({ "progress": 1, "message": long, "other": long }));
+        assert!(progress["progress"] == 1 && progress.to_string().len() < 2 * MAX_PROGRESS_CHARS);
+    }
+
+    /// Never answers.
+    struct Waiting;
+
+    impl Listener for Waiting {
+        fn wants_progress(&self) -> bool {
+            true
+        }
+
+        fn progress(&self, _: Value) -> futures::future::BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn ask(&self, _: String, _: Value) -> futures::future::BoxFuture<'_, Option<Value>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_does_not_wait_for_a_question() {
+        let (link, mut messages) = Link::new(Allowed { elicitation: true, sampling: false });
+        let caller = Arc::clone(&link);
+        let call = tokio::spawn(async move { caller.request("x", json!({}), &Waiting).await });
+        let id = next(&mut messages).await["id"].clone();
+        send(&link, &json!({ "id": "q", "method": "elicitation/create", "params": {} }));
+        send(&link, &json!({ "id": id, "result": "early" }));
+        assert_eq!(call.await.unwrap().unwrap(), "early");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_cannot_get_requests_is_replaced() {
+        let (link, _messages) = Link::new(Allowed::default());
+        assert!(!link.is_closing());
+        link.close_input();
+        assert!(link.is_closing() && link.ended().is_none());
+        assert!(matches!(link.request("x", json!({}), &Silent).await, Err(LinkError::NotSent)));
+        link.end(How::Failed("exit code 1".into()), String::new());
+        link.done().await;
     }
 
     #[tokio::test]

@@ -149,9 +149,21 @@ async fn write(
                 link.close(How::Parked);
                 return end_rest(&link, messages, requests);
             }
-            Err(_) => return,
+            Err(error) => {
+                link.close_input();
+                if has_written_nothing(&error) {
+                    end_rest(&link, messages, requests);
+                }
+                return;
+            }
         }
     }
+}
+
+/// Whether the command had ended before it got anything. It may have ended with its container.
+fn has_written_nothing(error: &sandbox_client::Error) -> bool {
+    error.code() == Some(ErrorCode::WrongState)
+        && error.body().and_then(|body| body.details.get("writtenBytes")).is_some_and(|bytes| bytes == 0)
 }
 
 /// Ends the requests that were not written.
@@ -178,13 +190,15 @@ impl Pump {
         let how = loop {
             let left = IDLE.saturating_sub(self.link.idle_for());
             tokio::select! {
-                record = self.records.next() => if let Some(how) = self.take(record) {
-                    break how;
-                },
-                _ = &mut writer => break self.rest().await,
+                biased;
+                // Ends the writer too.
                 () = self.link.stopped() => break How::Stopped,
+                _ = &mut writer => break self.rest().await,
                 () = sleep(left) => if self.link.end_if_idle(IDLE) {
                     break How::Stopped;
+                },
+                record = self.records.next() => if let Some(how) = self.take(record) {
+                    break how;
                 },
             }
         };

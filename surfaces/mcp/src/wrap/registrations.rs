@@ -167,10 +167,12 @@ async fn launch_of(client: &Client, upstream: &Entry, server: &McpServer) -> Res
         let version = match &server.version {
             Some(version) => version.clone(),
             None => {
-                upstream.server().check_pause().await.map_err(|problem| problem.to_string())?;
+                let running = upstream.server();
+                let _turn = running.turn_to_decide().await;
+                running.check_pause().await.map_err(|problem| problem.to_string())?;
                 match decide_version(client, server, &package).await {
                     Ok(version) => version,
-                    Err(why) => return Err(upstream.server().fail(why).await.to_string()),
+                    Err(why) => return Err(running.fail(why).await.to_string()),
                 }
             }
         };
@@ -190,6 +192,11 @@ async fn launch_of(client: &Client, upstream: &Entry, server: &McpServer) -> Res
 
 async fn decide_version(client: &Client, server: &McpServer, package: &Floating) -> Result<String, String> {
     let (sandbox, name) = (&server.sandbox_id, &server.name);
+    // Another caller may have decided it meanwhile.
+    let now = client.mcp_server(sandbox, name).await.map_err(|error| error.to_string())?;
+    if let Some(version) = now.version {
+        return Ok(version);
+    }
     let opened = client.open_mcp_server(sandbox, name).await.map_err(|error| error.to_string())?;
     let version =
         resolve::current(client, &opened.runs_in, package).await.map_err(|error| error.to_string())?;

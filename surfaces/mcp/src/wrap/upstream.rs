@@ -10,7 +10,7 @@ use rmcp::model::{Implementation, ProtocolVersion};
 use sandbox_api::CommandId;
 use sandbox_client::Client;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
 use super::link::Link;
@@ -34,6 +34,9 @@ const MIN_REMAINING: Duration = Duration::from_secs(60);
 
 /// Maximum time that a call waits for its answer.
 const MAX_CALL: Duration = Duration::from_secs(10 * 60);
+
+/// Time for a server that accepts no more requests to end by itself.
+const END: Duration = Duration::from_secs(3);
 
 /// Maximum number of pages of a tool list.
 const MAX_PAGES: usize = 16;
@@ -73,6 +76,8 @@ pub(super) enum Problem {
 #[derive(Debug, Default)]
 pub(super) struct Upstream {
     state: Arc<Mutex<State>>,
+    /// Held while the version of the package is decided.
+    deciding: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -96,17 +101,26 @@ pub(super) struct Running {
     link: Arc<Link>,
     /// Its answer to the handshake.
     pub(super) info: Value,
-    tools: std::sync::Mutex<Arc<ToolList>>,
+    /// Held while the server is asked for its tools.
+    tools: Mutex<KnownTools>,
     launch: Launch,
     started: Instant,
     /// When its command reaches its time limit.
     expires: Instant,
 }
 
+/// The tools of a server, and how many changes it had reported when it was asked for them.
+#[derive(Debug)]
+struct KnownTools {
+    list: Arc<ToolList>,
+    changes: u64,
+}
+
 impl Upstream {
     /// Returns the server. Starts it if it does not run, or runs in another way than `launch` says.
     pub(super) async fn running(&self, client: &Client, launch: &Launch) -> Result<Arc<Running>, Problem> {
         let mut state = Arc::clone(&self.state).lock_owned().await;
+        state.await_end().await;
         if let Some(running) = state.usable(launch) {
             return Ok(running);
         }
@@ -139,6 +153,11 @@ impl Upstream {
         state.check_pause()
     }
 
+    /// Waits for its turn to decide the version of the package.
+    pub(super) async fn turn_to_decide(&self) -> MutexGuard<'_, ()> {
+        self.deciding.lock().await
+    }
+
     /// Counts a start that failed before there was a command.
     pub(super) async fn fail(&self, why: String) -> Problem {
         self.state.lock().await.fail(why)
@@ -153,12 +172,20 @@ impl Upstream {
 }
 
 impl State {
+    /// Waits for a server that accepts no more requests, to know how it ends.
+    async fn await_end(&self) {
+        if let Some(running) = self.running.as_ref().filter(|running| running.link.is_closing()) {
+            let _ = timeout(END, running.link.done()).await;
+        }
+    }
+
     /// The running server, if it can take another call.
     fn usable(&mut self, launch: &Launch) -> Option<Arc<Running>> {
         self.forget_ended();
         let running = self.running.clone()?;
         let is_late = running.expires.saturating_duration_since(Instant::now()) < MIN_REMAINING;
-        if running.launch != *launch || (is_late && running.link.is_idle()) {
+        let is_replaced = running.launch != *launch || running.link.is_closing();
+        if is_replaced || (is_late && running.link.is_idle()) {
             running.link.stop();
             self.running = None;
             return None;
@@ -197,6 +224,10 @@ impl State {
     }
 
     fn fail(&mut self, why: String) -> Problem {
+        // Several callers have tried at once, and another one has counted it.
+        if let Err(problem) = self.check_pause() {
+            return problem;
+        }
         self.failures += 1;
         self.failed = Some(Failed { why: why.clone(), at: Instant::now() });
         Problem::NotStarted { why, retry: pause_after(self.failures) }
@@ -211,21 +242,32 @@ impl Running {
         params: Value,
         listener: &dyn Listener,
     ) -> Result<Option<Value>, Problem> {
+        let began = Instant::now();
         match timeout(MAX_CALL, self.link.request(method, params, listener)).await {
             Ok(Ok(result)) => Ok(Some(result)),
             Ok(Err(LinkError::NotSent)) => Ok(None),
             Ok(Err(error)) => Err(Problem::of(error)),
-            Err(_) => Err(Problem::Late),
+            Err(_) => {
+                // The next call starts a server that hangs again.
+                self.link.stop_if_silent_since(began);
+                Err(Problem::Late)
+            }
         }
     }
 
-    /// The tools of the server. Asks for them again if it has reported a change.
+    /// The tools of the server. Asks for them again if it has reported a change. A server that does not say what has
+    /// changed is ended, because its tools are unknown.
     pub(super) async fn tools(&self) -> Result<Arc<ToolList>, Problem> {
-        if self.link.take_tools_changed() {
-            let tools = list_tools(&self.link, &self.info).await.map_err(Problem::Ended)?;
-            *self.tools.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(tools);
+        let mut known = self.tools.lock().await;
+        let changes = self.link.tool_changes();
+        if known.changes != changes {
+            let listed = timeout(HANDSHAKE, list_tools(&self.link, &self.info)).await;
+            let late = || Err(format!("it has not listed its tools in {} s", HANDSHAKE.as_secs()));
+            let list = listed.unwrap_or_else(|_| late());
+            let list = list.inspect_err(|why| self.link.close(How::Failed(why.clone())));
+            *known = KnownTools { list: Arc::new(list.map_err(Problem::Ended)?), changes };
         }
-        Ok(Arc::clone(&self.tools.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
+        Ok(Arc::clone(&known.list))
     }
 }
 
@@ -254,10 +296,22 @@ fn describe(ended: &Ended) -> String {
         How::TimeLimit => "its command has reached the daemon's time limit for commands",
         How::Failed(why) => why,
     };
-    match ended.stderr.trim() {
+    with_stderr(how, &ended.stderr)
+}
+
+fn with_stderr(how: &str, stderr: &str) -> String {
+    match stderr.trim() {
         "" => how.to_owned(),
         stderr => format!("{how}; its last output to standard error: {stderr}"),
     }
+}
+
+/// Ends a server that has not completed the handshake in time. Returns why.
+async fn end_late(link: &Link) -> String {
+    link.stop();
+    let _ = timeout(END, link.done()).await;
+    let stderr = link.ended().map(|ended| ended.stderr).unwrap_or_default();
+    with_stderr(&format!("it has not completed the handshake in {} s", HANDSHAKE.as_secs()), &stderr)
 }
 
 /// Starts a server and completes the handshake. The error says why not.
@@ -265,15 +319,17 @@ async fn start(client: &Client, launch: &Launch) -> Result<Running, String> {
     let id = CommandId::random().map_err(|error| error.to_string())?;
     let started = process::start(client, launch, id).await.map_err(|error| error.to_string())?;
     let link = started.link;
-    let opened = timeout(HANDSHAKE, open(&link)).await;
-    let opened = opened
-        .unwrap_or_else(|_| Err(format!("it has not completed the handshake in {} s", HANDSHAKE.as_secs())));
+    let changes = link.tool_changes();
+    let opened = match timeout(HANDSHAKE, open(&link)).await {
+        Ok(opened) => opened,
+        Err(_) => Err(end_late(&link).await),
+    };
     let (info, tools) = opened.inspect_err(|_| link.stop())?;
     let now = Instant::now();
     Ok(Running {
         link,
         info,
-        tools: std::sync::Mutex::new(Arc::new(tools)),
+        tools: Mutex::new(KnownTools { list: Arc::new(tools), changes }),
         launch: launch.clone(),
         started: now,
         expires: now + started.limit,
@@ -356,5 +412,8 @@ mod tests {
         assert!(why == "no such program" && retry <= FIRST_PAUSE);
         let text = Problem::NotStarted { why, retry }.to_string();
         assert!(text.contains("in 1 s"), "{text}");
+        // Callers that have tried at once count once.
+        state.fail("no such program".into());
+        assert_eq!(state.failures, 1);
     }
 }
