@@ -186,6 +186,8 @@ async fn registrations_are_listed_limited_and_removed() {
     text_of(&client, "echo", json!({})).await;
     daemon.client.remove_mcp_server(&sandbox, "a").await.unwrap();
     daemon.client.remove_mcp_server(&sandbox, "a").await.unwrap();
+    // By itself.
+    until("its process has ended", || async { processes(&daemon, &sandbox).await == "0" }).await;
     assert!(client.failure("echo", json!({})).await.contains("there is no server at /mcp/"));
     daemon.client.delete(&sandbox).await.unwrap();
     let gone = daemon.client.mcp_servers(&sandbox).await.unwrap_err();

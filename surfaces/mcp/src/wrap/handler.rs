@@ -16,6 +16,7 @@ use rmcp::model::{
     ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, ServerRequest,
 };
 use rmcp::service::{Peer, RequestContext};
+use rmcp::transport::streamable_http_server::SessionRestoreMarker;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -128,7 +129,10 @@ impl ServerHandler for Wrapped {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        unless_cancelled(&context, self.describe(&context.extensions)).await?;
+        // A session that is opened again was described before. Its request starts the server, and says why if it cannot.
+        if context.extensions.get::<SessionRestoreMarker>().is_none() {
+            unless_cancelled(&context, self.describe(&context.extensions)).await?;
+        }
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
     }

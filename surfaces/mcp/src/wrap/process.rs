@@ -35,6 +35,9 @@ const MAX_STDERR_BYTES: usize = 2048;
 /// Maximum number of bytes that are written to standard input at once, unless a single message is longer.
 const MAX_WRITE_BYTES: usize = 64 * 1024;
 
+/// Time between two looks whether a server is still registered.
+const CHECK: Duration = Duration::from_secs(5);
+
 /// Time within which the daemon must report that the command runs.
 const START: Duration = Duration::from_secs(60);
 
@@ -53,6 +56,17 @@ pub(crate) struct Launch {
     pub(crate) env: BTreeMap<String, String>,
     /// What it may ask the host for.
     pub(crate) allowed: Allowed,
+    /// Its registration with the daemon, if it has one. It ends with it.
+    pub(crate) registered: Option<Registered>,
+}
+
+/// Identifies a registration. A name that is registered again is another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Registered {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) name: String,
+    /// Time of the registration, in nanoseconds since the Unix epoch.
+    pub(crate) created_at: i128,
 }
 
 /// A server that was started.
@@ -96,8 +110,11 @@ pub(super) async fn start(client: &Client, launch: &Launch, id: CommandId) -> Re
     let of = (client.clone(), launch.sandbox.clone(), id);
     let keeper = AbortOnDropHandle::new(tokio::spawn(keep_in_use(of.clone(), Arc::clone(&link))));
     let writer = AbortOnDropHandle::new(tokio::spawn(write(of, Arc::clone(&link), messages)));
+    let checker = launch.registered.clone().map(|registered| {
+        AbortOnDropHandle::new(tokio::spawn(end_if_removed(client.clone(), registered, Arc::clone(&link))))
+    });
     let pump = Pump { link: Arc::clone(&link), records, lines: Lines::default(), stderr: String::new() };
-    tokio::spawn(pump.run(writer, keeper));
+    tokio::spawn(pump.run(writer, (keeper, checker)));
     Ok(Started { link, limit: Duration::from_millis(timeout_ms) })
 }
 
@@ -118,6 +135,22 @@ async fn keep_in_use((client, sandbox, command): OfCommand, link: Arc<Link>) {
                 },
                 () = link.idle() => {}
             }
+        }
+    }
+}
+
+/// Ends a server whose registration was removed. Neither wakes a sandbox nor counts as use.
+async fn end_if_removed(client: Client, registered: Registered, link: Arc<Link>) {
+    let Registered { sandbox, name, created_at } = registered;
+    loop {
+        sleep(CHECK).await;
+        let is_removed = match client.mcp_server(&sandbox, &name).await {
+            Ok(found) => found.created_at.as_nanosecond() != created_at,
+            // Any other error says nothing about the registration.
+            Err(error) => error.code() == Some(ErrorCode::NotFound),
+        };
+        if is_removed {
+            return link.stop();
         }
     }
 }
@@ -175,6 +208,9 @@ fn end_rest(link: &Link, mut messages: mpsc::Receiver<Outgoing>, mut requests: V
     link.end_undelivered(&requests);
 }
 
+/// What else runs as long as the server: what keeps its sandbox in use, and what looks for its registration.
+type Others = (AbortOnDropHandle<()>, Option<AbortOnDropHandle<()>>);
+
 /// Reads the output of a server.
 struct Pump {
     link: Arc<Link>,
@@ -186,7 +222,7 @@ struct Pump {
 
 impl Pump {
     /// Reads until the server ends or must end. Dropping the records ends the command.
-    async fn run(mut self, mut writer: AbortOnDropHandle<()>, _keeper: AbortOnDropHandle<()>) {
+    async fn run(mut self, mut writer: AbortOnDropHandle<()>, _others: Others) {
         let how = loop {
             let left = IDLE.saturating_sub(self.link.idle_for());
             tokio::select! {

@@ -11,7 +11,7 @@ use surface_caller::{Callers, Conversation};
 
 use super::listener::Allowed;
 use super::pin::{Floating, floating};
-use super::process::Launch;
+use super::process::{Launch, Registered};
 use super::resolve;
 use super::single::Single;
 use super::tools::{Approved, ToolList};
@@ -187,6 +187,11 @@ async fn launch_of(client: &Client, upstream: &Entry, server: &McpServer) -> Res
         // Variables are those of the server's own sandbox.
         env: Default::default(),
         allowed: Allowed { elicitation: server.allow_elicitation, sampling: server.allow_sampling },
+        registered: Some(Registered {
+            sandbox: server.sandbox_id.clone(),
+            name: server.name.clone(),
+            created_at: server.created_at.as_nanosecond(),
+        }),
     })
 }
 

@@ -139,6 +139,7 @@ pub(super) async fn prepare(client: Client, options: WrapOptions) -> Result<Sing
         cwd: None,
         env: options.env,
         allowed: Allowed { elicitation: options.allow_elicitation, sampling: options.allow_sampling },
+        registered: None,
     };
     let (upstream, command) = (Arc::default(), options.command);
     Ok(Single { upstream, client, launch, command, pins, pin: Mutex::new(pin) })
