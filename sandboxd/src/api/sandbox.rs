@@ -18,7 +18,7 @@ use super::params::{self, Params, Path};
 use super::{ApiState, network};
 use crate::model::network::NetworkRequest;
 use crate::model::posture::Seccomp;
-use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports};
+use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports, session_key};
 use crate::model::secret::secret_env;
 use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
 use crate::service::{self, Changes, SandboxView, Selection, Service};
@@ -160,7 +160,7 @@ fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
     }
     let env = env("env", request.env.clone().unwrap_or_default())?;
     Ok(SandboxSpec {
-        session_key: request.session_key.parse().map_err(FieldError::from)?,
+        session_key: session_key(&request.session_key)?,
         runtime: runtime_of(request.runtime.as_deref())?,
         image: request.image.clone(),
         idle_ttl: request.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,

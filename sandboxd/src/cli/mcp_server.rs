@@ -1,5 +1,6 @@
 //! `sandboxd mcp`: an MCP server on standard input and output, for hosts that start a program.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -68,17 +69,30 @@ struct WrapArgs {
 }
 
 impl WrapArgs {
-    fn options(self, session: String) -> mcp::WrapOptions {
-        mcp::WrapOptions {
+    fn options(self, session: String) -> anyhow::Result<mcp::WrapOptions> {
+        Ok(mcp::WrapOptions {
             command: self.command,
             session,
-            env: variables(&self.env, |name| std::env::var(name).ok()),
+            env: secrets(&self.env, |name| std::env::var(name).ok())?,
             unpinned: self.unpinned,
             tools_hash: self.tools_hash,
             pins: self.pins.or_else(default_pins),
             allow_elicitation: self.allow_elicitation,
             allow_sampling: self.allow_sampling,
-        }
+        })
+    }
+}
+
+/// The variables of the server. Unlike for a command, a name that is not set here is an error. The server would start
+/// without its secret, and in a sandbox that it shares.
+fn secrets(
+    given: &[String],
+    value_here: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let found = variables(given, value_here);
+    match given.iter().find(|text| !text.contains('=') && !found.contains_key(*text)) {
+        Some(name) => anyhow::bail!("{name} of --env is not set here"),
+        None => Ok(found),
     }
 }
 
@@ -105,7 +119,7 @@ pub async fn mcp(args: McpArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let session = args.session.unwrap_or_else(|| Uuid::new_v4().to_string());
     let client = args.daemon.client(config)?;
     if args.wrap.wrap {
-        mcp::wrap(client, args.wrap.options(session)).await?;
+        mcp::wrap(client, args.wrap.options(session)?).await?;
         return Ok(ExitCode::SUCCESS);
     }
     mcp::stdio(client, mcp::Options { session, profile: args.profile, root }).await?;
@@ -116,4 +130,17 @@ pub async fn mcp(args: McpArgs, config: &Config) -> anyhow::Result<ExitCode> {
 fn profiles() -> impl clap::builder::TypedValueParser<Value = Profile> {
     PossibleValuesParser::new(Profile::ALL.map(Profile::name))
         .map(|name| Profile::of_name(&name).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_is_not_set_is_an_error() {
+        let value_here = |name: &str| (name == "KEY").then(|| "here".to_owned());
+        let of = |given: [&str; 2]| secrets(&given.map(str::to_owned), value_here);
+        assert_eq!(of(["KEY", "EMPTY="]).unwrap().len(), 2);
+        assert_eq!(of(["KEY", "TOKEN"]).unwrap_err().to_string(), "TOKEN of --env is not set here");
+    }
 }

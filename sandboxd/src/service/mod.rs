@@ -78,7 +78,7 @@ pub struct Service {
     files: Arc<Files>,
     downloads: Downloads,
     previews: Arc<Previews>,
-    mcp_servers: McpServers,
+    mcp_servers: Arc<McpServers>,
 }
 
 impl Service {
@@ -111,7 +111,7 @@ impl Service {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &lifecycle, &files),
             files,
-            mcp_servers: McpServers::new(&context, &lifecycle),
+            mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
             context,
             ownership,
             storage,
@@ -153,7 +153,7 @@ impl Service {
     }
 
     /// Wrapped servers of sandboxes.
-    pub fn mcp_servers(&self) -> &McpServers {
+    pub fn mcp_servers(&self) -> &Arc<McpServers> {
         &self.mcp_servers
     }
 

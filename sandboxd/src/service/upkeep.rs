@@ -46,7 +46,7 @@ impl Service {
             if self.check_engine().is_err() {
                 continue;
             }
-            self.mcp_servers.remove_of_deleted().await;
+            self.mcp_servers.tidy_up();
             for sandbox in self.lifecycle.all() {
                 self.commands.end_overdue(&sandbox);
                 self.lifecycle.retire_if_due(sandbox);

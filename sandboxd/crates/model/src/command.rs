@@ -90,10 +90,10 @@ impl CommandSpec {
                 fields.add(&limit.unwrap_or(0).to_le_bytes());
             }
         }
-        if self.passive {
-            fields.add(b"passive");
+        match self.passive {
+            true => fields.passive_digest(),
+            false => fields.digest(),
         }
-        fields.digest()
     }
 }
 
@@ -351,6 +351,14 @@ mod tests {
     fn the_same_request_has_the_same_digest_under_any_id() {
         let again = CommandSpec { id: "cmd_another123456789".parse().unwrap(), ..spec() };
         assert_eq!(spec().request_digest(), again.request_digest());
+    }
+
+    #[test]
+    fn the_digest_of_a_passive_command_is_known_as_such() {
+        let passive = CommandSpec { passive: true, ..spec() };
+        let other = CommandSpec { detached: true, ..passive.clone() };
+        assert!(passive.request_digest().is_passive() && !spec().request_digest().is_passive());
+        assert_ne!(passive.request_digest(), other.request_digest());
     }
 
     #[test]

@@ -17,11 +17,19 @@ impl RequestDigest {
         bytes.try_into().ok().map(Self)
     }
 
+    /// Whether the request starts a passive command. An agent keeps the digest of a command, but not this property.
+    pub fn is_passive(&self) -> bool {
+        self.0.starts_with(PASSIVE)
+    }
+
     /// The bytes of the digest.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
+
+/// First bytes of the digests of passive commands. The others have these bytes once in 2^64.
+const PASSIVE: &[u8] = b"passive\0";
 
 /// Prints the first bytes only: enough to distinguish two digests in a log.
 impl fmt::Debug for RequestDigest {
@@ -47,5 +55,12 @@ impl Fields {
 
     pub(super) fn digest(self) -> RequestDigest {
         RequestDigest(self.0.finalize().into())
+    }
+
+    /// The digest of a request for a passive command.
+    pub(super) fn passive_digest(self) -> RequestDigest {
+        let mut digest = self.digest();
+        digest.0[..PASSIVE.len()].copy_from_slice(PASSIVE);
+        digest
     }
 }

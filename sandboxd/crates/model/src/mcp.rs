@@ -6,6 +6,10 @@ use sandbox_api::{SandboxId, StringMap};
 
 use crate::{FieldError, limits};
 
+/// Beginning of the session keys of the sandboxes that servers have for themselves. It is in no namespace of a surface,
+/// so no tool reaches them.
+pub const OWN_SANDBOX_KEYS: &str = "mcp-server:";
+
 /// A wrapped server in the store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct McpServerRecord {

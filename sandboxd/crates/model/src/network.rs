@@ -148,6 +148,11 @@ impl NetworkRequest {
         Ok(Self { mode: mode.transpose()?, allow: allow.transpose()?, add: None })
     }
 
+    /// Replaces the whole policy.
+    pub fn replacing(policy: NetworkPolicy) -> Self {
+        Self { mode: Some(policy.mode), allow: Some(policy.allow), add: None }
+    }
+
     /// Adds a rule, and changes nothing else.
     pub fn adding(rule: Rule) -> Self {
         Self { add: Some(rule), ..Self::default() }

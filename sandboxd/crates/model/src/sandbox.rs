@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sandbox_api::{StringMap, limits as shared};
 
+use super::mcp::OWN_SANDBOX_KEYS;
 use super::{FieldError, NetworkPolicy, SessionKey};
 
 pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
@@ -60,6 +61,15 @@ impl SandboxSpec {
             metadata: StringMap::new(),
         }
     }
+}
+
+/// Checks the session key of a caller's sandbox.
+pub fn session_key(given: &str) -> Result<SessionKey, FieldError> {
+    if given.starts_with(OWN_SANDBOX_KEYS) {
+        let problem = format!("must not begin with `{OWN_SANDBOX_KEYS}`, which is for wrapped servers");
+        return Err(FieldError::new("sessionKey", problem));
+    }
+    Ok(given.parse()?)
 }
 
 /// Runtime of a sandbox. The same image offers both.
@@ -313,6 +323,14 @@ mod tests {
         let fault =
             Resources::new(sandbox_api::sandbox::Resources { vcpus: Some(9), ..request }).unwrap_err();
         assert_eq!(fault.to_string(), "`resources.vcpus` must be 1 to 8");
+    }
+
+    #[test]
+    fn the_session_keys_of_wrapped_servers_are_reserved() {
+        assert_eq!(session_key("mcp-server").unwrap().as_str(), "mcp-server");
+        let fault = session_key("mcp-server:sbx_0123456789abcdef:files").unwrap_err();
+        assert_eq!(fault.field, "sessionKey");
+        assert!(fault.problem.contains("`mcp-server:`"), "{fault}");
     }
 
     #[test]

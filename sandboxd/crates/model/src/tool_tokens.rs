@@ -70,8 +70,8 @@ fn parse_line(line: &str) -> Result<(String, [u8; 32]), String> {
 /// Name of the admin token where tokens are named. Its sandboxes are in the namespace of this name.
 pub const ADMIN: &str = "admin";
 
-/// Namespaces that no token may use: the admin token's, and that of the processes of `sandboxd mcp`.
-const RESERVED: [&str; 2] = [ADMIN, "stdio"];
+/// Namespaces that no token may use: the admin token's, and those of the processes of `sandboxd mcp`.
+const RESERVED: [&str; 3] = [ADMIN, "stdio", "stdio-secrets"];
 
 impl fmt::Debug for ToolTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,6 +105,7 @@ mod tests {
         assert!(problem(&format!("a:b {SECRET}")).contains("must begin with a name"));
         assert!(problem(&format!("admin {SECRET}")).contains("`admin`"));
         assert!(problem(&format!("stdio {SECRET}")).contains("`stdio`"));
+        assert!(problem(&format!("stdio-secrets {SECRET}")).contains("`stdio-secrets`"));
         assert!(problem(&format!("a {SECRET}\nb {SECRET}")).starts_with("line 2 repeats"));
         assert!(problem(&format!("a {}é", &SECRET[..62])).contains("64"));
     }

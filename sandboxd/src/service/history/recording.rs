@@ -105,7 +105,7 @@ impl History {
                 argv: cut_argv(status.argv.iter().map(String::as_str)),
                 cwd: relative(&status.cwd).to_owned(),
                 detached: status.started.detached,
-                passive: false,
+                passive: command.digest.is_some_and(|digest| digest.is_passive()),
                 timeout_ms: status.started.timeout.as_millis() as u64,
                 started_at_ms: status.started.at_ms,
                 digest: command.digest,

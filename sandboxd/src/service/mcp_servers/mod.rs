@@ -6,28 +6,33 @@
 
 mod own_key;
 mod own_sandbox;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandbox_api::SandboxId;
-use tracing::debug;
 
 use super::clock::now_ms;
 use super::lifecycle::Lifecycle;
+use super::tasks::Tasks;
 use super::{Context, Error};
 use crate::model::mcp::{McpApproval, McpServerRecord, McpServerSpec};
 use crate::model::{Refusal, Resource, SessionKey, limits};
 use crate::store::Store;
 
-/// Registers wrapped servers.
+/// Registers wrapped servers. Each change runs to its end even if its caller leaves, so that the store and the memory
+/// agree.
 #[derive(Debug)]
 pub struct McpServers {
     lifecycle: Arc<Lifecycle>,
     store: Arc<Store>,
+    tasks: Tasks,
     servers: Mutex<BTreeMap<Key, McpServerRecord>>,
-    /// Held while a registration changes.
+    /// Held while a registration changes, but not while the engine works.
     changing: tokio::sync::Mutex<()>,
+    /// Held while the upkeep works.
+    upkeep: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Sandbox and name of a server.
@@ -47,8 +52,10 @@ impl McpServers {
         Self {
             lifecycle: Arc::clone(lifecycle),
             store: Arc::clone(&context.store),
+            tasks: context.tasks.clone(),
             servers: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
+            upkeep: Arc::default(),
         }
     }
 
@@ -61,6 +68,16 @@ impl McpServers {
 
     /// Registers a server. Succeeds if the same one is registered already.
     pub async fn register(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        name: String,
+        spec: McpServerSpec,
+    ) -> Result<McpServerView, Error> {
+        let (servers, id) = (Arc::clone(self), id.clone());
+        self.tasks.run_detached(async move { servers.register_now(&id, name, spec).await }).await
+    }
+
+    async fn register_now(
         &self,
         id: &SandboxId,
         name: String,
@@ -102,12 +119,22 @@ impl McpServers {
     /// A server. Neither wakes its sandbox nor counts as use.
     pub fn get(&self, id: &SandboxId, name: &str) -> Result<McpServerView, Error> {
         self.lifecycle.find(id)?;
-        let found = self.lock().get(&(id.clone(), name.to_owned())).cloned();
+        let found = self.record(&(id.clone(), name.to_owned()));
         self.view(found.ok_or(Refusal::NotFound(Resource::McpServer))?)
     }
 
     /// Approves tools or a version of a server.
     pub async fn approve(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        name: &str,
+        approval: McpApproval,
+    ) -> Result<McpServerView, Error> {
+        let (servers, id, name) = (Arc::clone(self), id.clone(), name.to_owned());
+        self.tasks.run_detached(async move { servers.approve_now(&id, &name, approval).await }).await
+    }
+
+    async fn approve_now(
         &self,
         id: &SandboxId,
         name: &str,
@@ -123,29 +150,23 @@ impl McpServers {
     }
 
     /// Removes a server, and the sandbox that it has for itself. Succeeds if it does not exist.
-    pub async fn remove(&self, id: &SandboxId, name: &str) -> Result<(), Error> {
-        let _changing = self.changing.lock().await;
+    pub async fn remove(self: &Arc<Self>, id: &SandboxId, name: &str) -> Result<(), Error> {
         self.lifecycle.find(id)?;
-        self.remove_now(&(id.clone(), name.to_owned())).await
+        let (servers, key) = (Arc::clone(self), (id.clone(), name.to_owned()));
+        self.tasks.run_detached(async move { servers.remove_now(&key).await }).await
     }
 
-    /// Removes the servers of sandboxes that no longer exist.
-    pub(in crate::service) async fn remove_of_deleted(&self) {
-        let gone = |key: &&Key| self.lifecycle.registered(&key.0).is_none();
-        let gone: Vec<Key> = self.lock().keys().filter(gone).cloned().collect();
-        for key in gone {
-            let _changing = self.changing.lock().await;
-            if let Err(error) = self.remove_now(&key).await {
-                debug!(sandbox = %key.0, error = &error as &dyn std::error::Error, "could not remove a wrapped server yet");
-            }
-        }
-    }
-
+    /// A call may create the server's sandbox again before the registration is gone. The upkeep deletes that one.
     async fn remove_now(&self, key: &Key) -> Result<(), Error> {
-        if !self.lock().contains_key(key) {
+        let Some(record) = self.record(key) else { return Ok(()) };
+        if record.has_own_sandbox() {
+            self.delete_own_sandbox(&record).await?;
+        }
+        let _changing = self.changing.lock().await;
+        // Meanwhile it may have been removed and registered again.
+        if self.record(key).is_none_or(|now| now.created_at_ms != record.created_at_ms) {
             return Ok(());
         }
-        self.delete_own_sandbox(key).await?;
         self.store.forget_mcp_server(&key.0, &key.1).await?;
         self.lock().remove(key);
         Ok(())
@@ -155,6 +176,10 @@ impl McpServers {
         self.store.put_mcp_server(&record).await?;
         self.lock().insert(key_of(&record), record);
         Ok(())
+    }
+
+    fn record(&self, key: &Key) -> Option<McpServerRecord> {
+        self.lock().get(key).cloned()
     }
 
     fn of(&self, id: &SandboxId) -> Vec<McpServerRecord> {

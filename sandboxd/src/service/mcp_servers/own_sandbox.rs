@@ -4,31 +4,48 @@ use std::sync::Arc;
 
 use sandbox_api::SandboxId;
 
-use super::{Key, McpServers, own_key};
+use super::{McpServers, own_key};
 use crate::model::SandboxSpec;
 use crate::model::mcp::McpServerRecord;
+use crate::model::network::NetworkRequest;
 use crate::model::secret::SECRET_BYTES;
 use crate::service::Error;
-use crate::service::lifecycle::{Changes, Sandbox};
+use crate::service::lifecycle::{Changes, Reconnected, Sandbox};
 
 impl McpServers {
     /// Prepares the sandbox in which a server runs, and returns it: the one that the server belongs to, or its own.
-    pub async fn open(&self, id: &SandboxId, name: &str) -> Result<SandboxId, Error> {
+    pub async fn open(self: &Arc<Self>, id: &SandboxId, name: &str) -> Result<SandboxId, Error> {
         let record = self.get(id, name)?.record;
         if !record.has_own_sandbox() {
             return Ok(id.clone());
         }
-        let spec = self.spec_of(&record)?;
-        let opened = self.lifecycle.create_or_reconnect(spec, &Changes::default()).await?;
-        // The registration may have been removed meanwhile, when there was no sandbox to delete yet.
-        let still = self.get(id, name).map(|view| view.record.created_at_ms);
-        match still {
-            Ok(created_at_ms) if created_at_ms == record.created_at_ms => Ok(opened.id),
-            other => {
-                self.lifecycle.delete(&opened.id).await?;
-                other.and(Err(Error::ConcurrentTransitions))
-            }
+        let servers = Arc::clone(self);
+        self.tasks.run_detached(async move { servers.open_own(&record).await }).await
+    }
+
+    async fn open_own(&self, record: &McpServerRecord) -> Result<SandboxId, Error> {
+        let opened = self.create_or_reconnect(record).await?;
+        if !self.is_stray(&opened.spec) {
+            return Ok(opened.id);
         }
+        // The registration was removed meanwhile, when there was no sandbox to delete yet.
+        self.lifecycle.delete(&opened.id).await?;
+        self.get(&record.sandbox, &record.name)?;
+        Err(Error::ConcurrentTransitions)
+    }
+
+    async fn create_or_reconnect(&self, record: &McpServerRecord) -> Result<Reconnected, Error> {
+        let spec = self.spec_of(record)?;
+        let network = NetworkRequest::replacing(spec.network.clone());
+        let changes = Changes { network: Some(network), ..Changes::default() };
+        match self.lifecycle.create_or_reconnect(spec.clone(), &changes).await {
+            Err(Error::NetworkHeld) => {}
+            done => return done,
+        }
+        if let Some(own) = self.own_sandbox(record)? {
+            self.lifecycle.park(own.id(), true).await?;
+        }
+        self.lifecycle.create_or_reconnect(spec, &changes).await
     }
 
     /// The same image, size and network as those of the sandbox that the server belongs to.
@@ -47,14 +64,37 @@ impl McpServers {
         })
     }
 
+    /// Whether this is the sandbox of a registration that is gone.
+    pub(super) fn is_stray(&self, spec: &SandboxSpec) -> bool {
+        let Some(key) = own_key::server_of(&spec.session_key) else { return false };
+        // Another registration of the same name has other variables.
+        self.record(&key).is_none_or(|record| record.spec.env != spec.env)
+    }
+
+    /// Gives the sandbox of a server the network of the one that the server belongs to. Ends the server if that needs
+    /// another container.
+    pub(super) async fn align_network(&self, own: &Sandbox) -> Result<(), Error> {
+        let Some(network) = self.other_network(own) else { return Ok(()) };
+        let change = || self.lifecycle.change_network(own.id(), NetworkRequest::replacing(network.clone()));
+        match change().await {
+            Err(Error::NetworkHeld) => {}
+            done => return done.map(drop),
+        }
+        self.lifecycle.park(own.id(), true).await?;
+        change().await.map(drop)
+    }
+
     /// Deletes the sandbox of a server, if it has one.
-    pub(super) async fn delete_own_sandbox(&self, key: &Key) -> Result<(), Error> {
-        let session_key = own_key::of(&key.0, &key.1)?;
-        let is_own = |sandbox: &&Arc<Sandbox>| sandbox.with_spec(|spec| spec.session_key == session_key);
-        let found = self.lifecycle.all().iter().find(is_own).map(|sandbox| sandbox.id().clone());
-        match found {
-            Some(id) => self.lifecycle.delete(&id).await,
+    pub(super) async fn delete_own_sandbox(&self, record: &McpServerRecord) -> Result<(), Error> {
+        match self.own_sandbox(record)? {
+            Some(own) => self.lifecycle.delete(own.id()).await,
             None => Ok(()),
         }
+    }
+
+    fn own_sandbox(&self, record: &McpServerRecord) -> Result<Option<Arc<Sandbox>>, Error> {
+        let session_key = own_key::of(&record.sandbox, &record.name)?;
+        let is_own = |sandbox: &Arc<Sandbox>| sandbox.with_spec(|spec| spec.session_key == session_key);
+        Ok(self.lifecycle.all().into_iter().find(is_own))
     }
 }
