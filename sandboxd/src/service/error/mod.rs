@@ -6,7 +6,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use sandbox_api::ErrorCode;
+use sandbox_api::{ErrorCode, SandboxId};
 use serde_json::json;
 use thiserror::Error;
 
@@ -60,6 +60,11 @@ pub enum Error {
     },
     /// The sandbox is that of a wrapped server.
     McpServerNested,
+    /// The sandbox of a wrapped server was created for other variables.
+    McpServerOutdated {
+        /// The server's own.
+        sandbox: SandboxId,
+    },
 
     /// The client stopped sending standard input.
     StdinLate {
@@ -216,6 +221,14 @@ impl Error {
                     Echo(name)
                 ),
                 json!({ "field": "name" }),
+            ),
+            Self::McpServerOutdated { sandbox } => PublicError::new(
+                ErrorCode::Refused,
+                format!(
+                    "the sandbox of this server, {sandbox}, has other variables than the server; remove the server, \
+                     which deletes that sandbox, and register it again"
+                ),
+                json!({ "sandboxId": sandbox }),
             ),
             Self::McpServerNested => PublicError::new(
                 ErrorCode::Refused,

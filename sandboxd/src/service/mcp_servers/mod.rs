@@ -156,20 +156,25 @@ impl McpServers {
         self.tasks.run_detached(async move { servers.remove_now(&key).await }).await
     }
 
-    /// A call may create the server's sandbox again before the registration is gone. The upkeep deletes that one.
     async fn remove_now(&self, key: &Key) -> Result<(), Error> {
         let Some(record) = self.record(key) else { return Ok(()) };
-        if record.has_own_sandbox() {
+        self.delete_own_sandbox(&record).await?;
+        if self.forget(key, &record).await? && self.record(key).is_none() {
+            // A call may have created it again before the registration was gone.
             self.delete_own_sandbox(&record).await?;
         }
+        Ok(())
+    }
+
+    /// Returns false if it was removed meanwhile, and perhaps registered again.
+    async fn forget(&self, key: &Key, record: &McpServerRecord) -> Result<bool, Error> {
         let _changing = self.changing.lock().await;
-        // Meanwhile it may have been removed and registered again.
         if self.record(key).is_none_or(|now| now.created_at_ms != record.created_at_ms) {
-            return Ok(());
+            return Ok(false);
         }
         self.store.forget_mcp_server(&key.0, &key.1).await?;
         self.lock().remove(key);
-        Ok(())
+        Ok(true)
     }
 
     async fn put(&self, record: McpServerRecord) -> Result<(), Error> {

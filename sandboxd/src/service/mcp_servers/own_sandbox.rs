@@ -25,8 +25,15 @@ impl McpServers {
 
     async fn open_own(&self, record: &McpServerRecord) -> Result<SandboxId, Error> {
         let opened = self.create_or_reconnect(record).await?;
-        if !self.is_stray(&opened.spec) {
-            return Ok(opened.id);
+        let now = self.record(&(record.sandbox.clone(), record.name.clone()));
+        if now.as_ref().is_some_and(|now| now.created_at_ms == record.created_at_ms) {
+            // It may be older than a database that was restored.
+            let is_same = opened.spec.env == record.spec.env;
+            return if is_same {
+                Ok(opened.id)
+            } else {
+                Err(Error::McpServerOutdated { sandbox: opened.id })
+            };
         }
         // The registration was removed meanwhile, when there was no sandbox to delete yet.
         self.lifecycle.delete(&opened.id).await?;
@@ -64,13 +71,6 @@ impl McpServers {
         })
     }
 
-    /// Whether this is the sandbox of a registration that is gone.
-    pub(super) fn is_stray(&self, spec: &SandboxSpec) -> bool {
-        let Some(key) = own_key::server_of(&spec.session_key) else { return false };
-        // Another registration of the same name has other variables.
-        self.record(&key).is_none_or(|record| record.spec.env != spec.env)
-    }
-
     /// Gives the sandbox of a server the network of the one that the server belongs to. Ends the server if that needs
     /// another container.
     pub(super) async fn align_network(&self, own: &Sandbox) -> Result<(), Error> {
@@ -86,7 +86,7 @@ impl McpServers {
 
     /// Deletes the sandbox of a server, if it has one.
     pub(super) async fn delete_own_sandbox(&self, record: &McpServerRecord) -> Result<(), Error> {
-        match self.own_sandbox(record)? {
+        match self.own_sandbox(record)?.filter(|_| record.has_own_sandbox()) {
             Some(own) => self.lifecycle.delete(own.id()).await,
             None => Ok(()),
         }

@@ -12,10 +12,8 @@ use crate::service::lifecycle::Sandbox;
 /// Something to do.
 #[derive(Debug)]
 enum Due {
-    /// The sandbox that the server belongs to no longer exists.
+    /// The sandbox that the server belongs to is not registered.
     Remove(Key),
-    /// The server that the sandbox was created for no longer exists.
-    Delete(Arc<Sandbox>),
     /// The sandbox that the server belongs to has another network.
     Align(Arc<Sandbox>),
 }
@@ -46,10 +44,15 @@ impl McpServers {
 
     async fn perform(&self, due: &Due) -> Result<(), Error> {
         match due {
-            Due::Remove(key) => self.remove_now(key).await,
-            Due::Delete(own) => self.lifecycle.delete(own.id()).await,
+            Due::Remove(key) => self.remove_of_deleted(key).await,
             Due::Align(own) => self.align_network(own).await,
         }
+    }
+
+    /// Removes a server if the store does not know its sandbox either. One that could not be restored is still there.
+    async fn remove_of_deleted(&self, key: &Key) -> Result<(), Error> {
+        let is_known = self.store.sandboxes().await?.iter().any(|record| record.id == key.0);
+        if is_known { Ok(()) } else { self.remove_now(key).await }
     }
 
     fn due(&self) -> Vec<Due> {
@@ -62,9 +65,6 @@ impl McpServers {
     fn due_of(&self, sandbox: Arc<Sandbox>) -> Option<Due> {
         if !sandbox.with_spec(|spec| own_key::is_own(&spec.session_key)) {
             return None;
-        }
-        if self.is_stray(&sandbox.with_spec(Clone::clone)) {
-            return Some(Due::Delete(sandbox));
         }
         let is_usable = matches!(sandbox.stage(), Stage::Running | Stage::Parked);
         (is_usable && self.other_network(&sandbox).is_some()).then_some(Due::Align(sandbox))
