@@ -234,6 +234,13 @@ impl State {
     }
 }
 
+/// Nobody can call the server any more. What reads its output would go on, and with it the daemon that stops.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.link.stop();
+    }
+}
+
 impl Running {
     /// Sends a request. Returns nothing if the server has ended and has certainly not got it.
     pub(super) async fn request(
