@@ -1,7 +1,9 @@
 //! The file in which `sandboxd mcp --wrap` remembers versions and approved tools.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -68,23 +70,33 @@ impl PinFile {
             opened => opened?,
         };
         let mut text = String::new();
-        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+        check_length(&text)?;
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Replaces the file in one step.
+    /// Replaces the file in one step. Arguments of commands may be secret, so only its owner can read it.
     fn write(&self, pins: &Pins) -> io::Result<()> {
         if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent)?;
         }
+        let text = serde_json::to_string_pretty(pins)?;
+        check_length(&text)?;
         let new = self.path.with_extension(format!("{}.new", std::process::id()));
-        let mut file = std::fs::File::create(&new)?;
-        file.write_all(serde_json::to_string_pretty(pins)?.as_bytes())?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
         std::fs::rename(&new, &self.path)
     }
 
     fn error(&self, source: io::Error) -> PinError {
         PinError { path: self.path.clone(), source }
+    }
+}
+
+fn check_length(text: &str) -> io::Result<()> {
+    match text.len() as u64 > MAX_FILE_BYTES {
+        true => Err(io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes"))),
+        false => Ok(()),
     }
 }
 
@@ -95,6 +107,8 @@ fn key(command: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -107,6 +121,11 @@ mod tests {
         file.put(&command("npx a"), &pin).unwrap();
         file.put(&command("npx b"), &Pin::default()).unwrap();
         assert_eq!(file.get(&command("npx a")).unwrap(), pin);
+        assert_eq!(std::fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o600);
+        let large = ToolDigests::from([("x".repeat(MAX_FILE_BYTES as usize), String::new())]);
+        let large = Pin { tools: large, ..Pin::default() };
+        assert!(file.put(&command("npx c"), &large).unwrap_err().to_string().contains("larger than"));
+        assert_eq!(file.get(&command("npx a")).unwrap(), pin, "the file is unchanged");
         std::fs::write(&file.path, "no JSON").unwrap();
         let error = file.get(&command("npx a")).unwrap_err().to_string();
         assert!(error.contains("pins.json"), "{error}");
