@@ -7,9 +7,11 @@
 //! - [`upstream`]: starts a server for a call, ends it when it is idle, and waits longer after each failed start
 //! - [`link`]: requests to the server and its answers
 //! - [`tools`]: the digest of the tool list, which a user approves
+//! - [`downloaders`]: programs that download packages
 //! - [`pin`]: the version of the package that a server is started from
 //! - [`handler`]: the server that a host sees
 
+mod downloaders;
 mod handler;
 mod lines;
 mod link;

@@ -4,20 +4,43 @@
 //! one. So the code behind a server could change from one start to the next. A server is therefore started with an
 //! exact version: that of its arguments, or the one that was current when it was started first.
 
-/// Options of `npx` and `uvx` that have a value.
-const WITH_VALUE: [&str; 8] =
-    ["-c", "--call", "-w", "--workspace", "--python", "-p", "--with", "--index-url"];
+use super::downloaders::{Found, find};
 
 /// Why a version cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{package} has no exact version, so each start could run other code: write {example}, or allow it explicitly"
-)]
-pub struct Unpinned {
-    /// The package as the arguments name it.
-    pub package: String,
-    /// How the package is named with a version.
-    pub example: String,
+pub enum Unpinned {
+    /// The arguments name no exact version, and the registry cannot be asked.
+    #[error(
+        "{package} has no exact version, so each start could run other code: write {example}, or allow it explicitly"
+    )]
+    NoVersion {
+        /// The package as the arguments name it.
+        package: String,
+        /// How the package is named with a version.
+        example: String,
+    },
+    /// The registry was asked in vain.
+    #[error(
+        "the current version of {package} could not be looked up ({why}): write {example}, or allow it explicitly"
+    )]
+    NotFound {
+        /// The package as the arguments name it.
+        package: String,
+        /// How the package is named with a version.
+        example: String,
+        /// What happened.
+        why: String,
+    },
+    /// The arguments do not show which packages are used.
+    #[error(
+        "{what} is not understood, so each start could run other code: call {program} without it, or allow it explicitly"
+    )]
+    Unclear {
+        /// A part of the command.
+        what: String,
+        /// The program that downloads packages.
+        program: String,
+    },
 }
 
 /// Registry of packages.
@@ -57,7 +80,20 @@ impl Floating {
 
     /// The error for it.
     pub(super) fn error(&self) -> Unpinned {
-        Unpinned { package: format!("`{}`", self.given), example: format!("`{}`", self.named_with("1.2.3")) }
+        Unpinned::NoVersion { package: self.quoted(), example: self.example() }
+    }
+
+    /// The error if the registry was asked in vain.
+    pub(super) fn not_found(&self, why: String) -> Unpinned {
+        Unpinned::NotFound { package: self.quoted(), example: self.example(), why }
+    }
+
+    fn quoted(&self) -> String {
+        format!("`{}`", self.given)
+    }
+
+    fn example(&self) -> String {
+        format!("`{}`", self.named_with("1.2.3"))
     }
 
     fn named_with(&self, version: &str) -> String {
@@ -69,53 +105,80 @@ impl Floating {
     }
 }
 
-/// Finds the package that a program downloads, if its version is not exact.
-pub(super) fn floating(cmd: &str, args: &[String]) -> Option<Floating> {
-    let program = cmd.rsplit('/').next().unwrap_or(cmd);
-    let (registry, skip) = match (program, args.first().map(String::as_str)) {
-        ("npx" | "bunx", _) => (Registry::Npm, 0),
-        ("npm" | "pnpm", Some("exec" | "x" | "dlx")) | ("yarn", Some("dlx")) => (Registry::Npm, 1),
-        ("uvx", _) => (Registry::Python, 0),
-        ("pipx", Some("run")) => (Registry::Python, 1),
-        ("uv", Some("tool")) if args.get(1).is_some_and(|verb| verb == "run") => (Registry::Python, 2),
-        _ => return None,
-    };
-    let (position, prefix, given) = package(args, skip)?;
-    let name = name_of(&given, registry);
-    if is_exact(given.get(name.len()..).unwrap_or_default()) || is_local(&given) {
-        return None;
+/// Finds the package that a program downloads, if its version is not exact. A known program that is called in an
+/// unknown way is an error.
+pub(super) fn floating(cmd: &str, args: &[String]) -> Result<Option<Floating>, Unpinned> {
+    let Some(found) = find(cmd, args)? else { return Ok(None) };
+    let packages = packages(&found, args)?;
+    let mut inexact = packages.into_iter().filter_map(|package| package.floating(found.downloader.registry));
+    let Some((first, is_main)) = inexact.next() else { return Ok(None) };
+    // One version can be remembered.
+    match inexact.next() {
+        None if is_main => Ok(Some(first)),
+        other => Err(other.filter(|_| is_main).map_or(first, |(second, _)| second).error()),
     }
-    let can_resolve = match registry {
-        Registry::Npm => is_npm_name(&name),
-        Registry::Python => is_python_name(&name),
-    };
-    Some(Floating { position, prefix, name, given, registry, can_resolve })
 }
 
-/// The argument that names the package: its position, what precedes the package in it, and the package.
-fn package(args: &[String], skip: usize) -> Option<(usize, String, String)> {
-    let mut at = skip;
-    let mut first = None;
+/// A package in the arguments.
+struct Package {
+    position: usize,
+    /// What precedes it in its argument, such as `--package=`.
+    prefix: String,
+    given: String,
+    /// Whether it is not only installed beside another one.
+    is_main: bool,
+}
+
+impl Package {
+    /// The package if its version is not exact, and whether it is a main one.
+    fn floating(self, registry: Registry) -> Option<(Floating, bool)> {
+        let Self { position, prefix, given, is_main } = self;
+        let name = name_of(&given, registry);
+        let version = given.get(name.len()..).unwrap_or_default();
+        if is_exact(version, registry) || is_local(&given) {
+            return None;
+        }
+        let can_resolve = match registry {
+            // What follows the colon is another package or a place.
+            Registry::Npm => is_npm_name(&name) && !version.contains(':'),
+            Registry::Python => is_python_name(&name),
+        };
+        Some((Floating { position, prefix, name, given, registry, can_resolve }, is_main))
+    }
+}
+
+/// The packages in the arguments of a program that downloads them.
+fn packages(found: &Found, args: &[String]) -> Result<Vec<Package>, Unpinned> {
+    let downloader = found.downloader;
+    let (mut packages, mut at) = (Vec::new(), found.skip);
     while let Some(argument) = args.get(at) {
-        for option in ["--package", "-p", "--from", "--spec"] {
-            if argument == option {
-                return Some((at + 1, String::new(), args.get(at + 1)?.clone()));
-            }
-            if let Some(package) = argument.strip_prefix(option).and_then(|rest| rest.strip_prefix('=')) {
-                return Some((at, format!("{option}="), package.to_owned()));
-            }
-        }
-        if WITH_VALUE.contains(&argument.as_str()) {
-            at += 2;
-            continue;
-        }
-        if !argument.starts_with('-') {
-            first = Some((at, String::new(), argument.clone()));
+        if !argument.starts_with('-') || argument == "--" {
             break;
         }
-        at += 1;
+        let (option, value) = match argument.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (argument.as_str(), None),
+        };
+        let is_main = downloader.main.contains(&option);
+        if is_main || downloader.beside.contains(&option) {
+            let (position, prefix, given) = match value {
+                Some(value) => (at, format!("{option}="), value.to_owned()),
+                None => (at + 1, String::new(), args.get(at + 1).cloned().unwrap_or_default()),
+            };
+            packages.push(Package { position, prefix, given, is_main });
+        } else if !downloader.with_value.contains(&option) && !downloader.flags.contains(&option) {
+            return Err(Unpinned::Unclear {
+                what: format!("the option `{option}`"),
+                program: format!("`{}`", found.program),
+            });
+        }
+        at += if value.is_some() || downloader.flags.contains(&option) { 1 } else { 2 };
     }
-    first
+    at += usize::from(args.get(at).is_some_and(|argument| argument == "--"));
+    if let Some(given) = args.get(at).filter(|_| !packages.iter().any(|package| package.is_main)) {
+        packages.push(Package { position: at, prefix: String::new(), given: given.clone(), is_main: true });
+    }
+    Ok(packages)
 }
 
 /// Name of a package, without its version.
@@ -129,16 +192,27 @@ fn name_of(package: &str, registry: Registry) -> String {
 }
 
 /// Whether what follows a package's name is an exact version, such as `@1.2.3` or `==1.2.3`.
-fn is_exact(version: &str) -> bool {
-    // `==1.0` is exact. `@1.0` is not, because npm takes it for the newest `1.0.x`.
-    let (version, min_numbers) = match version.strip_prefix("==") {
-        Some(version) => (version, 1),
-        None => (version.strip_prefix('@').unwrap_or_default(), 3),
-    };
+fn is_exact(version: &str, registry: Registry) -> bool {
+    match registry {
+        Registry::Npm => version.strip_prefix('@').is_some_and(is_npm_version),
+        Registry::Python => {
+            version.strip_prefix("==").or(version.strip_prefix('@')).is_some_and(is_python_version)
+        }
+    }
+}
+
+/// Whether the text is an exact version of npm. It takes `1.0` for the newest `1.0.x`.
+fn is_npm_version(version: &str) -> bool {
     let numbers = version.split(['-', '+']).next().unwrap_or_default();
     let numbers: Vec<&str> = numbers.split('.').collect();
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    numbers.len() >= min_numbers && numbers.iter().all(is_number)
+    numbers.len() >= 3 && numbers.iter().all(is_number)
+}
+
+/// Whether the text is one version of PEP 440, such as `2.0`, `1.2.0rc1` or `1.0.post1`.
+fn is_python_version(version: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_!".contains(&byte);
+    version.starts_with(|first: char| first.is_ascii_digit()) && version.bytes().all(is_allowed)
 }
 
 /// Whether the package is a file or a folder of the sandbox, which does not change by itself.
@@ -171,10 +245,14 @@ fn is_python_name(name: &str) -> bool {
 }
 
 /// Whether the text is an exact version, as a registry reports it.
-pub(super) fn is_version(text: &str) -> bool {
+pub(super) fn is_version(text: &str, registry: Registry) -> bool {
+    let is_exact = match registry {
+        Registry::Npm => is_npm_version(text),
+        Registry::Python => is_python_version(text),
+    };
     text.len() <= 64
-        && is_exact(&format!("=={text}"))
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+".contains(&byte))
+        && is_exact
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+_!".contains(&byte))
 }
 
 #[cfg(test)]
@@ -187,7 +265,7 @@ mod tests {
 
     fn pinned(command: &str) -> Option<String> {
         let all = args(command);
-        let found = floating(&all[0], &all[1..])?;
+        let found = floating(&all[0], &all[1..]).unwrap()?;
         Some(found.with_version(&all[1..], "1.2.3").join(" "))
     }
 
@@ -208,6 +286,13 @@ mod tests {
             ("uvx a[x,y]", "a[x,y]==1.2.3"),
             ("pipx run a", "run a==1.2.3"),
             ("uv tool run a@latest", "tool run a==1.2.3"),
+            ("npx --prefix /opt/x -y a", "--prefix /opt/x -y a@1.2.3"),
+            ("uvx -p 3.12 a", "-p 3.12 a==1.2.3"),
+            ("uvx --directory /srv a", "--directory /srv a==1.2.3"),
+            ("uvx --with b==1 a", "--with b==1 a==1.2.3"),
+            ("bun x a", "x a@1.2.3"),
+            ("pnpx a", "a@1.2.3"),
+            ("npx -- a", "-- a@1.2.3"),
         ];
         for (given, expected) in cases {
             assert_eq!(pinned(given).as_deref(), Some(expected), "{given}");
@@ -223,6 +308,12 @@ mod tests {
             "uvx a==2.0",
             "uvx a@1.2.3",
             "uvx --from a==1.0.0 b",
+            "uvx a@2.0",
+            "uvx a==1.2.0rc1",
+            "uvx a==1.0.post1",
+            "npx -p a@1.2.3 -p b@1.2.3 c",
+            "sh -c server.py",
+            "env KEY=x node server.js",
             "npx ./server",
             "npx",
             "node server.js",
@@ -234,26 +325,48 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_understood_is_refused() {
+        let error = |command: &str| {
+            let all = args(command);
+            floating(&all[0], &all[1..]).unwrap_err().to_string()
+        };
+        assert!(error("npx -p a@1.2.3 -p b -p c d").contains("`c` has no exact version"));
+        assert!(error("uvx --with b a==1.2.3").contains("`b` has no exact version"));
+        assert!(error("uvx --with b a").contains("`b` has no exact version"));
+        assert!(error("npx --unknown x a").contains("the option `--unknown` is not understood"));
+        assert!(error("uvx --with-requirements file a").contains("`--with-requirements`"));
+        for command in
+            ["npm --yes exec a", "uv --quiet tool run a", "env npx a", "sh -c npx\u{a0}a", "bash -lc 'npx a'"]
+        {
+            assert!(error(command).contains("is not understood"), "{command}");
+        }
+    }
+
+    #[test]
     fn the_error_shows_how_to_write_it() {
-        let error = floating("npx", &args("-y @a/b .")).unwrap().error().to_string();
+        let error = floating("npx", &args("-y @a/b .")).unwrap().unwrap().error().to_string();
         assert!(error.contains("`@a/b` has no exact version") && error.contains("`@a/b@1.2.3`"), "{error}");
     }
 
     #[test]
     fn only_names_are_looked_up() {
-        let can_resolve = |package: &str| floating("npx", &args(package)).unwrap().can_resolve;
+        let can_resolve = |package: &str| floating("npx", &args(package)).unwrap().unwrap().can_resolve;
         assert!(can_resolve("a") && can_resolve("@a/b.c@latest"));
-        for package in ["github:a/b", "https://a.example/b.tgz", "a;b", "@a/b/c"] {
+        for package in ["github:a/b", "https://a.example/b.tgz", "a;b", "@a/b/c", "a@npm:b@1.0.0"] {
             assert!(!can_resolve(package), "{package}");
         }
-        let can_resolve = |package: &str| floating("uvx", &args(package)).unwrap().can_resolve;
+        let can_resolve = |package: &str| floating("uvx", &args(package)).unwrap().unwrap().can_resolve;
         assert!(can_resolve("a") && can_resolve("a[b]>=1") && !can_resolve("git+https://a.example/b"));
-        assert!(
-            is_version("1.2.3")
-                && is_version("2.0")
-                && is_version("1.2.3-rc.1")
-                && !is_version("latest")
-                && !is_version("1.2.3;x")
-        );
+        for (text, npm, python) in [
+            ("1.2.3", true, true),
+            ("2.0", false, true),
+            ("1.2.3-rc.1", true, true),
+            ("1.2.0rc1", false, true),
+            ("latest", false, false),
+            ("1.2.3;x", false, false),
+        ] {
+            let found = (is_version(text, Registry::Npm), is_version(text, Registry::Python));
+            assert_eq!(found, (npm, python), "{text}");
+        }
     }
 }

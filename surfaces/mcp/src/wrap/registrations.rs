@@ -163,7 +163,9 @@ fn check_access(token_name: &str, head: &Parts, server: &McpServer) -> Result<()
 /// How a registered server is started. Decides the version of its package at the first start.
 async fn launch_of(client: &Client, upstream: &Entry, server: &McpServer) -> Result<Launch, String> {
     let mut args = server.args.clone();
-    if let Some(package) = floating(&server.cmd, &server.args).filter(|_| !server.unpinned) {
+    let found = if server.unpinned { Ok(None) } else { floating(&server.cmd, &server.args) };
+    let found = found.map_err(|error| error.to_string())?;
+    if let Some(package) = found {
         let version = match &server.version {
             Some(version) => version.clone(),
             None => {

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use sandbox_api::SandboxId;
-use sandbox_api::command::{RunCommand, StartCommand};
+use sandbox_api::command::{CommandRan, RunCommand, StartCommand};
 use sandbox_client::Client;
 
 use super::pin::{Floating, Registry, Unpinned, is_version};
 
 /// Time limit of the question.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Maximum number of characters of the reason for a failure.
+const MAX_REASON_CHARS: usize = 300;
 
 /// Returns the version that the package has now. What is asked for is an argument or input of a program, and never a
 /// part of a script.
@@ -30,12 +33,25 @@ pub(super) async fn current(
         }
     };
     let ran = client.run_to_end(sandbox, &RunCommand { command, output: None }).await;
-    let ran = ran.ok().filter(|ran| ran.exit_code == 0).ok_or_else(|| package.error())?;
+    let ran = ran.map_err(|error| package.not_found(error.to_string()))?;
+    if ran.exit_code != 0 {
+        return Err(package.not_found(reason_of(&ran)));
+    }
     let version = match package.registry {
         Registry::Npm => npm_version(&ran.stdout),
         Registry::Python => ran.stdout.trim().rsplit_once("==").map(|(_, version)| version.to_owned()),
     };
-    version.filter(|version| is_version(version)).ok_or_else(|| package.error())
+    let version = version.filter(|version| is_version(version, package.registry));
+    version.ok_or_else(|| package.not_found("the registry names no version".into()))
+}
+
+/// The last line that a failed question has written, or its exit code.
+fn reason_of(ran: &CommandRan) -> String {
+    let line = ran.stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    match line {
+        Some(line) => line.chars().take(MAX_REASON_CHARS).collect(),
+        None => format!("exit code {}", ran.exit_code),
+    }
 }
 
 fn question(program: &str, args: &[&str], stdin: Option<&str>) -> StartCommand {

@@ -97,16 +97,15 @@ impl Single {
 
     /// Remembers approved tools.
     pub(super) fn approve(&self, tools: &ToolList) -> Result<(), String> {
-        let pin = {
-            let mut pin = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
-            pin.tools_hash = Some(tools.hash.clone());
-            pin.tools = tools.digests.clone();
-            pin.clone()
-        };
-        match &self.pins {
-            Some(file) => file.put(&self.command, &pin).map_err(|error| error.to_string()),
-            None => Ok(()),
+        let mut known = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pin = known.clone();
+        (pin.tools_hash, pin.tools) = (Some(tools.hash.clone()), tools.digests.clone());
+        // First, because what is not remembered is not approved for the next process either.
+        if let Some(file) = &self.pins {
+            file.put(&self.command, &pin).map_err(|error| error.to_string())?;
         }
+        *known = pin;
+        Ok(())
     }
 }
 
@@ -121,7 +120,8 @@ pub(super) async fn prepare(client: Client, options: WrapOptions) -> Result<Sing
     let sandbox = sandbox_of(&options.session, &options.command, &options.env)?;
     let sandbox = client.create_or_reconnect(&sandbox).await?.sandbox_id;
     let mut args = args.to_vec();
-    if let Some(package) = floating(cmd, &args).filter(|_| !options.unpinned) {
+    let found = if options.unpinned { None } else { floating(cmd, &args)? };
+    if let Some(package) = found {
         let version = match pin.version.clone() {
             Some(version) => version,
             None => resolve::current(&client, &sandbox, &package).await?,
