@@ -10,14 +10,12 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use rmcp::ServerHandler;
 use rmcp::model::{ErrorData, JsonRpcError};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use surface_caller::{Bodies, BodyError, MAX_BODY_BYTES, Shared};
+use surface_caller::{Bodies, BodyError, Shared};
 use tokio_util::sync::CancellationToken;
 
 use crate::seal::Seal;
 use crate::server::{Server, Source};
-use crate::session_owner::{Owners, translate};
-use crate::sessions::{Ids, Sessions};
+use crate::streamable;
 use crate::subscriptions::Watches;
 use crate::wrap;
 
@@ -35,25 +33,14 @@ pub fn http_with<H: ServerHandler>(
     shutdown: CancellationToken,
     extend: impl Fn(Server) -> H + Send + Sync + 'static,
 ) -> Router {
-    let (ids, seal) = (Ids::default(), Seal::new(key));
-    // The daemon's router has checked both headers by its own list of hosts.
-    let mut config = StreamableHttpServerConfig::default()
-        .disable_allowed_hosts()
-        .disable_allowed_origins()
-        .with_max_request_body_bytes(MAX_BODY_BYTES)
-        .with_json_response(true)
-        .with_cancellation_token(shutdown);
-    config.session_store = Some(Arc::new(ids));
     let Shared { callers, memory, bodies } = shared;
-    let wrapped = wrap::http(Arc::clone(&callers), key, config.cancellation_token.clone());
-    let owners = Owners::new(key, Arc::clone(&callers));
-    let watches = Watches::default();
+    let wrapped = wrap::http(Arc::clone(&callers), key, shutdown.clone());
+    let (seal, watches, requests) = (Seal::new(key), Watches::default(), Arc::clone(&callers));
     let create = move || {
-        let source = Source::Requests(Arc::clone(&callers));
-        Ok(extend(Server::new(source, memory.clone(), watches.clone(), seal.clone())))
+        let source = Source::Requests(Arc::clone(&requests));
+        extend(Server::new(source, memory.clone(), watches.clone(), seal.clone()))
     };
-    let service = StreamableHttpService::new(create, Arc::new(Sessions::new()), config);
-    let own = Router::new().route_service("/mcp", service).layer(from_fn_with_state(owners, translate));
+    let own = streamable::route("/mcp", callers, key, shutdown, create);
     own.merge(wrapped).layer(from_fn_with_state(bodies, read_body))
 }
 

@@ -20,6 +20,7 @@ mod server;
 mod session_owner;
 mod sessions;
 mod stdio;
+mod streamable;
 mod subscriptions;
 mod wrap;
 
