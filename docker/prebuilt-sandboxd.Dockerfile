@@ -7,7 +7,7 @@ ARG BASE_IMAGE=sandboxd-base:trixie
 FROM ${BASE_IMAGE}
 COPY answers /usr/local/bin/answers
 COPY sandboxd /usr/bin/sandboxd
-COPY sandbox-agent /usr/lib/sandboxd/sandbox-agent
+COPY sandbox-agent sandboxd-volumes /usr/lib/sandboxd/
 COPY sandbox-images /usr/share/sandboxd/sandbox-images
 # A program that was built on a newer system than the base fails here, not at the first start.
 RUN sandboxd --version && mkdir -p -m 700 /var/lib/sandboxd

@@ -185,6 +185,7 @@ fn sandboxd(
         memory_mb: docker.memory_mb,
         network: docker.network.clone(),
         ports: tools.sandbox.ports.clone(),
+        checkpoints: docker.checkpoints,
     };
     Ok(Arc::new(Docker::new(client.map_err(SetupError::Client)?, options)))
 }

@@ -79,6 +79,12 @@ impl AppBuilder {
         self.set("docker.memory_mb", memory_mb.to_string())
     }
 
+    /// Makes a checkpoint of a sandboxd sandbox after each command and each change of files, and keeps this many, 0 to 1000.
+    /// Default: 0. See [`Toolkit::checkpoint`](crate::tools::Toolkit::checkpoint).
+    pub fn checkpoints(self, keep: u32) -> Self {
+        self.set("docker.checkpoints", keep.to_string())
+    }
+
     /// Sets the number of processors of a sandbox, 1 to 8.
     pub fn vcpus(self, vcpus: u64) -> Self {
         self.set("sandbox.vcpus", vcpus.to_string())
@@ -225,6 +231,7 @@ mod tests {
         let tools = sandboxd()
             .network(&network)
             .memory_mb(512)
+            .checkpoints(20)
             .vcpus(4)
             .runtime("python3.13")
             .ports(&[8000, 5173])
@@ -237,7 +244,7 @@ mod tests {
             .tools()
             .unwrap();
         let Provider::Docker(docker) = tools.provider else { panic!("{:?}", tools.provider) };
-        assert_eq!((docker.network, docker.memory_mb), (network, 512));
+        assert_eq!((docker.network, docker.memory_mb, docker.checkpoints), (network, 512, Some(20)));
         let sandbox = tools.sandbox;
         assert_eq!(
             (sandbox.vcpus, sandbox.runtime.as_str(), sandbox.ports),

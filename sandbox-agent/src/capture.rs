@@ -46,7 +46,7 @@ impl Source {
         Self { pipe, stream, redactor, cutter: Cutter::default() }
     }
 
-    /// Waits until the pipe is readable. Waits for ever if it is closed.
+    /// Waits until the pipe is readable. Waits forever if it is closed.
     async fn readable(&self) {
         match &self.pipe {
             // The read that follows reports an error.

@@ -172,7 +172,7 @@ impl Command {
 
     /// Adds a record to the log.
     pub(crate) fn record(&self, stream: Stream, data: Bytes) {
-        if let Some(file) = self.output_file.as_ref().filter(|_| stream != Stream::Trace) {
+        if let Some(file) = self.output_file.as_ref().filter(|_| stream.is_output()) {
             file.push(&data);
         }
         let short = self.budget.discard_until_under_limit();

@@ -32,6 +32,7 @@ use crate::reaper::Reaper;
 use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
 use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Spawned};
+use crate::stages::{self, Stages};
 use crate::stdin::Stdin;
 use crate::stdin_writer::write_first;
 use crate::supervisor::Supervisor;
@@ -86,6 +87,7 @@ struct Launched {
     spawned: Spawned,
     status: oneshot::Receiver<WaitStatus>,
     input: Input,
+    stages: Option<Stages>,
     oom_kills_before: Option<u64>,
     /// Number of the caller's reader.
     reader: u64,
@@ -181,6 +183,7 @@ impl Commands {
         if is_counted && (request.debug || !matches!(request.program, Some(Program::Script(_)))) {
             return Err(invalid("loop_iterations", "needs a script without debug".into()));
         }
+        let stages = stages_of(request.stages, request.program.as_ref(), request.debug)?;
         let argv = argv_of(request.program)?;
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > MAX_STDIN_BYTES) {
             return Err(too_long("stdin", MAX_STDIN_BYTES));
@@ -199,12 +202,13 @@ impl Commands {
             resource_limits,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
+        let spawn = || self.spawn(&spec, &request.env, &input, request.read_only, stages.as_ref());
         let mut reserved = None;
-        let started = match self.spawn(&spec, &request.env, &input, request.read_only) {
+        let started = match spawn() {
             Err(error) if is_process_limit(&error) => {
                 reserved = Some(Starting::new(self, spec.id.clone()));
                 self.leftovers.end().await;
-                self.spawn_after_reaping(&spec, &request.env, &input, request.read_only).await?
+                spawn_after_reaping(spawn).await?
             }
             other => other?,
         };
@@ -212,7 +216,7 @@ impl Commands {
         // Read after the fork, while the command loads on another processor.
         let oom_kills_before = oom::kills_so_far();
         let mut launched =
-            Launched { spec, spawned, status, input, oom_kills_before, reader: request.reader };
+            Launched { spec, spawned, status, input, stages, oom_kills_before, reader: request.reader };
         match launched.spawned.report.take() {
             None => Ok(self.register(launched, output_mode)),
             Some(report) => {
@@ -228,6 +232,7 @@ impl Commands {
         env: &HashMap<String, String>,
         input: &Input,
         read_only: bool,
+        stages: Option<&Stages>,
     ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
         let spawned = spawn::spawn(&Launch {
             command_id: &spec.id,
@@ -237,6 +242,7 @@ impl Commands {
             with_stdin: input.given.is_some() || input.stays_open,
             with_trace: spec.debug,
             max_loop_iterations: spec.resource_limits.loop_iterations,
+            stages,
             read_only: read_only.then_some(&self.workspace),
         })
         .map_err(start_error)?;
@@ -244,25 +250,8 @@ impl Commands {
         Ok((spawned, status))
     }
 
-    /// Retries for a short time, because a killed process counts until it is reaped.
-    async fn spawn_after_reaping(
-        &self,
-        spec: &Spec,
-        env: &HashMap<String, String>,
-        input: &Input,
-        read_only: bool,
-    ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
-        for _ in 0..REAP_TRIES {
-            match self.spawn(spec, env, input, read_only) {
-                Err(error) if is_process_limit(&error) => sleep(REAP_PAUSE).await,
-                other => return other,
-            }
-        }
-        self.spawn(spec, env, input, read_only)
-    }
-
     fn register(self: &Arc<Self>, launched: Launched, output_mode: OutputMode) -> StartedCommand {
-        let Launched { spec, spawned, status, input, oom_kills_before, reader } = launched;
+        let Launched { spec, spawned, status, input, stages, oom_kills_before, reader } = launched;
         let (to_write, to_keep_open) = match (input.stays_open, spawned.stdin) {
             (true, pipe) => (None, pipe),
             (false, pipe) => (pipe, None),
@@ -285,7 +274,8 @@ impl Commands {
             (None, Some(data)) => write_first(&command, data),
             (_, None) => {}
         }
-        let supervisor = Supervisor { command: Arc::clone(&command), status, requests, oom_kills_before };
+        let supervisor =
+            Supervisor { command: Arc::clone(&command), status, requests, oom_kills_before, stages };
         let capture =
             Capture::new(spawned.stdout, spawned.stderr, spawned.trace, command.spec.secrets.as_ref());
         let commands = Arc::clone(self);
@@ -317,6 +307,17 @@ impl Commands {
     fn lock(&self) -> MutexGuard<'_, CommandRegistry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Retries for a short time, because a killed process counts until it is reaped.
+async fn spawn_after_reaping<T>(spawn: impl Fn() -> Result<T, Kind>) -> Result<T, Kind> {
+    for _ in 0..REAP_TRIES {
+        match spawn() {
+            Err(error) if is_process_limit(&error) => sleep(REAP_PAUSE).await,
+            other => return other,
+        }
+    }
+    spawn()
 }
 
 /// Registers a command once its process has become it. Continues even if the caller disconnects, because the command
@@ -393,6 +394,23 @@ fn argv_of(program: Option<Program>) -> Result<Vec<String>, Kind> {
         Some(Program::Argv(argv)) => Ok(std::iter::once(argv.program).chain(argv.args).collect()),
         None => Err(invalid("program", "is missing".into())),
     }
+}
+
+/// Prepares the report of a pipeline's stages, if it is requested.
+fn stages_of(
+    requested: Vec<v1::PipelineStage>,
+    program: Option<&Program>,
+    debug: bool,
+) -> Result<Option<Stages>, Kind> {
+    if requested.is_empty() {
+        return Ok(None);
+    }
+    let Some(Program::Script(script)) = program.filter(|_| !debug) else {
+        return Err(invalid("stages", "need a script without debug".into()));
+    };
+    stages::check(script, &requested).map_err(|problem| invalid("stages", problem))?;
+    let stages = Stages::new(requested);
+    stages.map(Some).map_err(|errno| start_error(spawn::failed("script", "memory of the stages", errno)))
 }
 
 /// Returns the log position of the caller that started a command. An older sandboxd does not report when the reader

@@ -2,7 +2,7 @@
 //!
 //! Sends the kept records after the reader's last one, then new records, and the end last. A reader gets all records up
 //! to the end. Output that children write after the end stays in the log for later readers. So children that keep
-//! writing cannot keep a reader connected for ever.
+//! writing cannot keep a reader connected forever.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ pub(crate) const MAX_RUNNING_COMMANDS: usize = 128;
 /// Number of ended commands whose log and end are kept. The oldest are dropped.
 pub(crate) const MAX_ENDED_COMMANDS: usize = 256;
 
-/// Number of ended commands that are remembered without their log until sandboxd has recorded their end.
+/// Number of ended commands that are kept without their log until sandboxd has recorded their end.
 pub(crate) const MAX_UNRECORDED_COMMANDS: usize = 4096;
 
 /// Maximum length of the directory and arguments of such a command, in bytes.
@@ -89,6 +89,12 @@ pub(crate) const STDIN_STALL: Duration = Duration::from_secs(30);
 
 /// Maximum length of a script in bytes.
 pub(crate) const MAX_SCRIPT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Maximum number of stages of a pipeline that are reported.
+pub(crate) const MAX_STAGES: usize = 32;
+
+/// How much of what a stage writes to the next one is kept, in bytes.
+pub(crate) const STAGE_OUTPUT_BYTES: usize = 32 * 1024;
 
 /// Maximum length of a command id.
 pub(crate) const MAX_ID_BYTES: usize = 80;
@@ -230,6 +236,24 @@ pub(crate) const UNPACK_SILENCE: Duration = Duration::from_secs(90);
 pub(crate) const MAX_PACKS: usize = 4;
 /// See [`MAX_PACKS`].
 pub(crate) const MAX_READS: usize = 32;
+
+/// Maximum number of snapshots and restores at once. Each holds a thread.
+pub(crate) const MAX_SNAPSHOTS: usize = 1;
+
+/// Maximum depth of a directory in a snapshot. Deeper trees are rejected.
+pub(crate) const MAX_SNAPSHOT_DEPTH: usize = MAX_WALK_DEPTH;
+
+/// Memory that a snapshot may take for names of directories and of files with several links, in bytes.
+pub(crate) const MAX_SNAPSHOT_NAMES_BYTES: usize = 20 * 1024 * 1024;
+
+/// How long a snapshot's processes stay stopped at most.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a snapshot sends nothing. sandboxd ends one that is silent for much longer.
+pub(crate) const SNAPSHOT_HEARTBEAT: Duration = Duration::from_secs(20);
+
+/// How long a restore waits for its next step.
+pub(crate) const RESTORE_SILENCE: Duration = Duration::from_secs(90);
 
 /// How long an operation over these limits waits for another to end.
 pub(crate) const HEAVY_TURN: Duration = Duration::from_secs(10);

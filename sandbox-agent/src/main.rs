@@ -7,12 +7,13 @@
 //! - [`connection`]: the connection to sandboxd; [`rpc`]: the calls that it serves
 //! - [`commands`], [`registry`], [`command`], [`spawn`], [`posix_spawn`], [`supervisor`]: starting and following a
 //!   command
+//! - [`stages`], [`stage_memory`], [`stage_relay`]: what the stages of a pipeline write to each other
 //! - [`capture`], [`output`], [`output_files`], [`primary_reader`], [`log_position`], [`follow`]: its output
 //! - [`stdin`], [`stdin_writer`], [`read_only`]: its input, and the read-only workspace
 //! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
 //! - [`terminals`]: interactive programs with a screen
 //! - [`tunnels`]: byte streams to servers in the sandbox, and outbound connections through the agent's proxy
-//! - [`files`]: the workspace
+//! - [`files`]: the workspace; [`snapshots`]: all files of the sandbox
 //! - [`environment`], [`limits`], [`signals`], [`time_slice`], [`text`]: settings and process set-up
 //! - [`disks`]: a helper that runs beside the sandboxes and creates their file systems
 
@@ -43,7 +44,11 @@ mod resource_limits;
 mod rpc;
 mod secrets;
 mod signals;
+mod snapshots;
 mod spawn;
+mod stage_memory;
+mod stage_relay;
+mod stages;
 mod stdin;
 mod stdin_writer;
 mod supervisor;
@@ -72,13 +77,15 @@ use crate::tunnels::Tunnels;
 
 /// Threads for file operations. They never exit, because no new thread can start when the sandbox is at its process
 /// limit. Four threads stay available for short calls.
-const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS + limits::MAX_UNPACKS;
+const FILE_THREADS: usize = 4 + limits::MAX_HEAVY_CALLS + limits::MAX_UNPACKS + limits::MAX_SNAPSHOTS;
 const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == read_only::SUBCOMMAND) {
-        return read_only::become_command(arguments);
+    match arguments.next() {
+        Some(first) if first == read_only::SUBCOMMAND => return read_only::become_command(arguments),
+        Some(first) if first == stage_relay::SUBCOMMAND => return stage_relay::run(arguments),
+        _ => {}
     }
     oom::open_own_score();
     let settings = Settings::from_env();

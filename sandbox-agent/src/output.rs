@@ -21,8 +21,17 @@ const DROPPED_LENGTHS_KEPT: usize = 65_536;
 pub(crate) enum Stream {
     Stdout,
     Stderr,
-    /// What bash reports about the commands that it runs. It is no output of the command.
+    /// What bash reports about the commands that it runs. Not part of the command's output.
     Trace,
+    /// The report of a pipeline's stage. Not part of the command's output.
+    Stage,
+}
+
+impl Stream {
+    /// Whether the command writes to it.
+    pub(crate) fn is_output(self) -> bool {
+        matches!(self, Self::Stdout | Self::Stderr)
+    }
 }
 
 #[derive(Debug)]
@@ -106,7 +115,7 @@ impl Log {
         match stream {
             Stream::Stdout => self.stdout_bytes += length,
             Stream::Stderr => self.stderr_bytes += length,
-            Stream::Trace => {}
+            Stream::Trace | Stream::Stage => {}
         }
         let cost = cost_of(&data);
         self.cost += cost;
@@ -208,7 +217,7 @@ impl Log {
     }
 
     /// Returns the number of bytes of the dropped records from `next` on. Exact for the start of the log and for the
-    /// last [`DROPPED_LENGTHS_KEPT`] records. Otherwise counts only the remembered ones.
+    /// last [`DROPPED_LENGTHS_KEPT`] records. Otherwise counts only those.
     fn dropped_since(&self, next: u64) -> u64 {
         if next == 1 {
             return self.dropped_bytes;
@@ -228,6 +237,7 @@ fn to_wire(stream: Stream) -> v1::Stream {
         Stream::Stdout => v1::Stream::Stdout,
         Stream::Stderr => v1::Stream::Stderr,
         Stream::Trace => v1::Stream::Trace,
+        Stream::Stage => v1::Stream::Stage,
     }
 }
 

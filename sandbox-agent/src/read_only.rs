@@ -151,7 +151,7 @@ pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> E
 
 /// Takes ownership of the pipe's end with this number. The command will not inherit it.
 #[expect(unsafe_code, reason = "a descriptor that was handed over as a number")]
-fn take(number: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     if number <= libc::STDERR_FILENO {
         return Err(io::ErrorKind::InvalidInput.into());
     }

@@ -1,7 +1,7 @@
-//! The commands that the agent keeps, and what it remembers of those whose log it has dropped.
+//! The commands that the agent keeps, and a summary of those whose log it has dropped.
 //!
-//! A command is remembered after its log is dropped until sandboxd has recorded its end, so that its id is never used
-//! twice. What is remembered is small and bounded.
+//! A command's summary is kept after its log is dropped until sandboxd has recorded its end, so that its id is never used
+//! twice. Summaries are small and bounded.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -47,6 +47,17 @@ pub(crate) async fn exceeded(command: &Command) -> Exceeded {
     }
 }
 
+/// The limit of processes, if a command whose main process has ended exceeds it. A fork bomb can fill the sandbox between two
+/// looks, and then its own shell cannot continue.
+pub(crate) fn exceeded_by_rest(command: &Command) -> Option<Exceeded> {
+    let processes = command.spec.resource_limits.processes;
+    if processes == 0 {
+        return None;
+    }
+    let rest = Usage { processes: members::usage(command.owner()).processes, ..Usage::default() };
+    compare(ResourceLimits { processes, ..ResourceLimits::default() }, rest, 0)
+}
+
 fn compare(limits: ResourceLimits, usage: Usage, output_bytes: u64) -> Option<Exceeded> {
     let cpu_ms = u64::try_from(usage.cpu.as_millis()).unwrap_or(u64::MAX);
     [

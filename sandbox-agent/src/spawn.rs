@@ -25,6 +25,7 @@ use crate::mark::Mark;
 use crate::oom;
 use crate::posix_spawn;
 use crate::read_only::Report;
+use crate::stages::Stages;
 
 /// Environment variable with the id of the command that a process belongs to.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
@@ -76,8 +77,10 @@ pub(crate) struct Launch<'a> {
     pub(crate) with_stdin: bool,
     /// Whether bash reports the commands that it runs.
     pub(crate) with_trace: bool,
-    /// How often bash may run any one command of the script. 0 is no limit.
+    /// How often bash may run any one command of the script. 0 means unlimited.
     pub(crate) max_loop_iterations: u32,
+    /// The stages of the script's last pipeline, if they are reported.
+    pub(crate) stages: Option<&'a Stages>,
     /// The workspace, if the command may not write to it.
     pub(crate) read_only: Option<&'a Path>,
 }
@@ -85,6 +88,12 @@ pub(crate) struct Launch<'a> {
 /// Returns the argv that runs `script`.
 pub(crate) fn argv_of_script(script: &str) -> Vec<String> {
     vec!["bash".into(), "-c".into(), script.into()]
+}
+
+/// Returns the argv of a script ([`argv_of_script`]) with what reports its stages.
+fn instrumented(argv: &[String], stages: &Stages) -> Vec<String> {
+    argv.split_last()
+        .map_or_else(Vec::new, |(script, before)| [before, &[stages.instrumented(script)]].concat())
 }
 
 /// Starts the command. Must be called on the thread that runs the reaper, which must know the process before it next
@@ -110,7 +119,9 @@ pub(crate) fn start(
     trace: Option<BorrowedFd<'_>>,
 ) -> Result<Started, v1::StartFailed> {
     let cwd = open_cwd(launch.cwd).map_err(|errno| failed("cwd", launch.cwd, errno))?;
-    let (argv, script_file) = fit_arguments(launch.argv, trace.is_some())?;
+    let instrumented = launch.stages.map(|stages| instrumented(launch.argv, stages));
+    let argv = instrumented.as_deref().unwrap_or(launch.argv);
+    let (argv, script_file) = fit_arguments(argv, trace.is_some())?;
     let program = argv.first().map(String::as_str).unwrap_or_default();
     let exec_failed = |errno: Errno| failed("exec", program, errno);
 
@@ -135,6 +146,7 @@ pub(crate) fn start(
             .chain(report.iter().map(Report::child_end))
             .map(AsFd::as_fd)
             .chain(trace)
+            .chain(launch.stages.map(|stages| stages.memory().as_fd()))
             .collect(),
     };
     let mark = Mark::next();

@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::capture::Capture;
 use crate::command::Command;
 use crate::oom;
+use crate::output::Stream;
 use crate::resource_limits::{self, Exceeded};
+use crate::stages::Stages;
 use crate::termination::{self, Reach};
 
 /// Exit code of a command that exceeded its timeout, as in timeout(1).
@@ -34,6 +36,8 @@ pub(crate) struct Supervisor {
     pub(crate) status: oneshot::Receiver<WaitStatus>,
     pub(crate) requests: mpsc::UnboundedReceiver<Signal>,
     pub(crate) oom_kills_before: Option<u64>,
+    /// The stages that are reported before the end.
+    pub(crate) stages: Option<Stages>,
 }
 
 /// Why the agent ends a command.
@@ -46,7 +50,7 @@ enum Request {
 
 /// What ended the command.
 enum Cause {
-    Exited(Option<WaitStatus>),
+    Exited,
     Agent { request: Request, reach: Reach },
 }
 
@@ -57,20 +61,26 @@ impl Supervisor {
         let (drained, mut is_drained) = watch::channel(false);
         tokio::spawn(capture.run(Arc::clone(&self.command), main_has_ended, drained));
 
-        let cause = self.wait_or_end().await;
-        let status = match &cause {
-            Cause::Exited(status) => *status,
-            Cause::Agent { .. } => timeout(COLLECT, &mut self.status).await.ok().and_then(Result::ok),
-        };
+        let (cause, status) = self.wait_or_end().await;
         self.command.set_main_collected();
         main_ended.send_replace(true);
         // The capture task outlives this wait. If it were gone, there would be nothing to wait for.
         let _ = is_drained.wait_for(|drained| *drained).await;
+        let verdict = self.verdict(&cause, status);
+        self.report_stages(verdict.reason == EndReason::Exited as i32);
         let output_file = self.command.output_file().await;
-        self.command.finish(v1::Ended { output_file, ..self.verdict(&cause, status) });
+        self.command.finish(v1::Ended { output_file, ..verdict });
     }
 
-    async fn wait_or_end(&mut self) -> Cause {
+    fn report_stages(&mut self, has_exited: bool) {
+        let Some(stages) = self.stages.take() else { return };
+        for report in stages.reports(has_exited, self.command.spec.secrets.as_ref()) {
+            self.command.record(Stream::Stage, report.into());
+        }
+    }
+
+    /// Waits for the end of the main process, or brings it about.
+    async fn wait_or_end(&mut self) -> (Cause, Option<WaitStatus>) {
         let deadline = self.command.spec.timeout.map(|limit| Instant::from_std(self.command.started) + limit);
         let expired = async {
             match deadline {
@@ -80,14 +90,25 @@ impl Supervisor {
         };
         let (request, first) = tokio::select! {
             biased;
-            status = &mut self.status => return Cause::Exited(status.ok()),
+            status = &mut self.status => {
+                self.command.set_main_collected();
+                return (self.end_excess().await, status.ok());
+            }
             // Before the requests, because sandboxd also requests the end of a command whose timeout was missed.
             () = expired => (Request::Timeout, Signal::TERM),
             exceeded = resource_limits::exceeded(&self.command) => (Request::Limit(exceeded), Signal::KILL),
             Some(first) = self.requests.recv() => (Request::Kill, first),
         };
         let reach = termination::end(self.command.as_ref(), first).await;
-        Cause::Agent { request, reach }
+        let status = timeout(COLLECT, &mut self.status).await.ok().and_then(Result::ok);
+        (Cause::Agent { request, reach }, status)
+    }
+
+    /// Ends the processes that the main process has left behind, if they are more than the command's limit.
+    async fn end_excess(&self) -> Cause {
+        let Some(exceeded) = resource_limits::exceeded_by_rest(&self.command) else { return Cause::Exited };
+        let reach = termination::end(self.command.as_ref(), Signal::KILL).await;
+        Cause::Agent { request: Request::Limit(exceeded), reach }
     }
 
     fn verdict(&self, cause: &Cause, status: Option<WaitStatus>) -> v1::Ended {
@@ -105,15 +126,15 @@ impl Supervisor {
             Cause::Agent { request: Request::Limit(_), .. } => {
                 (EndReason::Killed, 128 + Signal::KILL.as_raw())
             }
-            Cause::Exited(_) if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code),
-            Cause::Agent { request: Request::Kill, .. } | Cause::Exited(_) if by_signal => {
+            Cause::Exited if self.looks_like_oom(shell_code) => (EndReason::Oom, shell_code),
+            Cause::Agent { request: Request::Kill, .. } | Cause::Exited if by_signal => {
                 (EndReason::Killed, shell_code)
             }
-            Cause::Agent { request: Request::Kill, .. } | Cause::Exited(_) => (EndReason::Exited, shell_code),
+            Cause::Agent { request: Request::Kill, .. } | Cause::Exited => (EndReason::Exited, shell_code),
         };
         let exceeded = match cause {
             Cause::Agent { request: Request::Limit(exceeded), .. } => Some(*exceeded),
-            Cause::Exited(_) => resource_limits::exceeded_by_bash(self.command.spec.resource_limits, signal),
+            Cause::Exited => resource_limits::exceeded_by_bash(self.command.spec.resource_limits, signal),
             Cause::Agent { .. } => None,
         };
         v1::Ended {

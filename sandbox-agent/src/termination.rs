@@ -91,11 +91,11 @@ async fn ends_in_grace(target: &impl Target, grace: Duration) -> bool {
 /// Keeps every process of the sandbox except the agent stopped. A stopped process cannot fork, so a scan finds all of
 /// them, and hundreds of busy processes leave the processors to the agent.
 #[derive(Debug)]
-struct Frozen;
+pub(crate) struct Frozen;
 
 impl Frozen {
     /// Stops all processes, atomically against fork. Returns `None` outside a sandbox.
-    fn now() -> Option<Self> {
+    pub(crate) fn now() -> Option<Self> {
         // This is kill(-1), as in a sweep. Outside a sandbox it would affect every process of the user.
         let is_sandbox = getpid() == Pid::INIT;
         is_sandbox.then(|| {

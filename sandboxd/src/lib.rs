@@ -7,9 +7,10 @@
 //! - [`content`]: content of files as HTTP responses of both
 //! - [`service`]: every decision
 //! - [`egress`]: outbound connections of sandboxes
-//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon
+//! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon;
+//!   [`packs`]: chunks of snapshots; [`sealed`]: a remote store for them, encrypted
 //! - [`model`]: values and their checks
-//! - [`program`]: arguments, settings, exit codes; [`cli`]: commands for people; [`telemetry`]: logging; [`metrics`]: counters
+//! - [`program`]: arguments, settings, exit codes; [`cli`]: the command line; [`telemetry`]: logging; [`metrics`]: counters
 //!
 //! Only [`run`] creates them and connects them.
 
@@ -25,10 +26,13 @@ pub mod state_dir;
 pub mod telemetry;
 
 pub use sandboxd_agents as agent;
+pub use sandboxd_bases as bases;
 pub use sandboxd_egress as egress;
 pub use sandboxd_engine as engine;
 pub use sandboxd_metrics as metrics;
 pub use sandboxd_model as model;
+pub use sandboxd_packs as packs;
+pub use sandboxd_sealed as sealed;
 pub use sandboxd_seam as seam;
 pub use sandboxd_store as store;
 
@@ -205,6 +209,8 @@ fn lock_run_dir(path: &Path) -> Result<File, Error> {
 fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
     Setup {
         limits: config.limits,
+        state_dir: config.state_dir.clone(),
+        remote_store: config.remote_store.clone(),
         run_dir,
         holder,
         image: config.image.clone(),

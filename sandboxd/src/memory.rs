@@ -1,6 +1,6 @@
 //! Returns freed memory to the system.
 //!
-//! The C library keeps freed memory that lies between used blocks. After many large streams, that is hundreds of megabytes for
+//! The C library keeps freed memory between used blocks. After many large streams, that is hundreds of megabytes for
 //! as long as the daemon runs.
 
 use crate::model::limits;

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::cli::{
-    self, AcceptEngineArgs, CpArgs, DoctorArgs, ExecArgs, InspectArgs, LogsArgs, McpArgs, NetworkArgs,
-    ParkArgs, PreviewArgs, PruneArgs, PsArgs, RunArgs, ShellArgs, StopArgs,
+    self, AcceptEngineArgs, CpArgs, DiffArgs, DoctorArgs, ExecArgs, ExportArgs, ForkArgs, FsckArgs,
+    ImportArgs, InspectArgs, LogsArgs, McpArgs, NetworkArgs, ParkArgs, PreviewArgs, PruneArgs, PsArgs,
+    RestoreArgs, RunArgs, ShellArgs, SnapshotArgs, SnapshotsArgs, StopArgs, TryArgs,
 };
 use crate::config::{Config, Fault};
 use crate::engine::Engine;
@@ -37,10 +38,19 @@ enum Command {
     Run(RunArgs),
     Exec(ExecArgs),
     Shell(ShellArgs),
+    Try(TryArgs),
     Cp(CpArgs),
     #[command(visible_aliases = ["ls", "list"])]
     Ps(PsArgs),
     Inspect(InspectArgs),
+    Snapshot(SnapshotArgs),
+    Snapshots(SnapshotsArgs),
+    Restore(RestoreArgs),
+    Fork(ForkArgs),
+    Diff(DiffArgs),
+    Export(ExportArgs),
+    Import(ImportArgs),
+    Fsck(FsckArgs),
     Logs(LogsArgs),
     Preview(PreviewArgs),
     Network(NetworkArgs),
@@ -91,8 +101,17 @@ async fn run() -> ExitCode {
         (_, Err(faults)) => report_faults(&faults).map_err(Into::into),
         (Command::Serve, Ok(config)) => serve(config).await,
         (Command::Run(args), Ok(config)) => cli::run(args, &config).await,
+        (Command::Try(args), Ok(config)) => cli::try_out(args, &config).await,
         (Command::Exec(args), Ok(config)) => cli::exec(args, &config).await,
         (Command::Inspect(args), Ok(config)) => cli::inspect(args, &config).await,
+        (Command::Snapshot(args), Ok(config)) => cli::snapshot(args, &config).await,
+        (Command::Snapshots(args), Ok(config)) => cli::snapshots(args, &config).await,
+        (Command::Restore(args), Ok(config)) => cli::restore(args, &config).await,
+        (Command::Fork(args), Ok(config)) => cli::fork(args, &config).await,
+        (Command::Diff(args), Ok(config)) => cli::diff(args, &config).await,
+        (Command::Export(args), Ok(config)) => cli::export(args, &config).await,
+        (Command::Import(args), Ok(config)) => cli::import(args, &config).await,
+        (Command::Fsck(args), Ok(config)) => cli::fsck(args, &config).await,
         (Command::Preview(args), Ok(config)) => cli::preview(args, &config).await,
         (Command::Network(args), Ok(config)) => cli::network(args, &config).await,
         (Command::Mcp(args), Ok(config)) => cli::mcp(args, &config).await,
@@ -189,4 +208,18 @@ fn print_error(error: &anyhow::Error) {
     }
     // If standard error is closed, the error cannot be reported.
     let _ = io::stderr().write_all(message.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unknown_names_have_synonyms() {
+        let args = Args::command();
+        for (name, command) in cli::SYNONYMS {
+            assert!(args.find_subcommand(name).is_none(), "{name} is a command");
+            assert!(args.find_subcommand(command).is_some(), "{name}: {command} is not a command");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Logging: one subscriber for the process, with text for people or JSON for programs.
+//! Logging: one subscriber for the process, as human-readable text or as JSON.
 //!
 //! A JSON line is one object with `timestamp`, `level`, `target`, `message` and the event's own fields, such as `request_id`
 //! and `sandbox`. Events inside a request also have its id in `span`. The message of an error is in `error`, and the messages

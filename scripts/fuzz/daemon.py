@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import urllib.error
+import urllib.parse
 import urllib.request
 
 URL = os.environ["SANDBOXD_URL"]
@@ -24,6 +25,9 @@ started = {}
 RUN_TO_END = {"runCommand": True}
 # Commands whose standard input a request closed.
 closed = set()
+
+# Snapshots that the fuzzer has made itself.
+snapshots = []
 
 
 def call(method, path, body=None):
@@ -74,6 +78,26 @@ def live_mcp_server(sandbox):
     return "fuzz"
 
 
+def live_snapshot():
+    """Makes a snapshot, or returns the last one if it still exists."""
+    for snapshot in snapshots:
+        if has_snapshot(snapshot):
+            return snapshot
+    snapshots.clear()
+    snapshots.append(post(f"/v1/sandboxes/{create_sandbox('fuzz:snapshots')}/snapshots", {})["snapshotId"])
+    return snapshots[0]
+
+
+def has_snapshot(snapshot):
+    try:
+        get(f"/v1/snapshots/{urllib.parse.quote(str(snapshot), safe='', errors='surrogateescape')}")
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return False
+    return True
+
+
 def live_command(sandbox, kind):
     """Returns an ended command, one that reads its standard input, or one that ends soon.
 
@@ -110,6 +134,10 @@ def remember(exchange):
     if exchange.operation == "createSandbox" and exchange.status == 200:
         sandboxes.add(exchange.answer["sandboxId"])
         from_responses.add(exchange.answer["sandboxId"])
+    elif exchange.operation == "forkSandbox" and exchange.status == 200:
+        # The next forks have the same sessions.
+        for fork in exchange.answer["sandboxes"]:
+            call("DELETE", f"/v1/sandboxes/{fork['sandboxId']}")
     elif exchange.operation in ("deleteSandbox", "stopSandbox") and exchange.status == 200:
         sandboxes.discard(sandbox)
     elif exchange.operation == "startCommand" and exchange.status == 200:

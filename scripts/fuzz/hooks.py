@@ -33,10 +33,12 @@ BATCH = f"{START}:batch"
 RUN = f"{START}:run"
 WATCH = "GET /v1/sandboxes/{id}/files:watch"
 DENIALS = "GET /v1/sandboxes/{id}/network/denials"
+FORK = "POST /v1/sandboxes/{id}:fork"
+RESTORE = "POST /v1/sandboxes/{id}:restore"
 ATTACH = "GET /v1/sandboxes/{id}/terminals/{terminalId}/attach"
 
 # These operations have a sandbox of their own, because they disturb the other operations.
-DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park)|GET .*(:watch|/denials))$")
+DISRUPTIVE = re.compile("^(DELETE .*|POST .*:(stop|park|restore)|GET .*(:watch|/denials))$")
 
 # A malformed id names no sandbox. There is nothing to delete, so the response is 200.
 IDEMPOTENT = {"DELETE /v1/sandboxes/{id}", "POST /v1/sandboxes/{id}:stop"}
@@ -103,6 +105,10 @@ def before_call(context, case, kwargs):
         if isinstance(ports, list) and len(ports) > MAX_PORTS and len(set(map(str, ports))) <= MAX_PORTS:
             # JSON Schema counts repeated ports, and the daemon does not. This keeps the number and makes the ports distinct.
             case.body["ports"] = [1 + n for n, _ in enumerate(ports)]
+    if case.operation.label == FORK and isinstance(case.body, dict):
+        keep_few_forks(case.body)
+    if case.operation.label == RESTORE and isinstance(case.body, dict):
+        case.body["snapshotId"] = existing_snapshot(case.body.get("snapshotId"))
     if case.operation.label == BATCH and isinstance(case.body, dict):
         drop_repeated_ids(case.body.get("commands"))
     if case.operation.label == RUN and isinstance(case.body, dict):
@@ -185,6 +191,19 @@ def accept_part(parts, location):
         parts[location].mode = GenerationMode.POSITIVE
 
 
+def keep_few_forks(body):
+    """Each fork has a container, so there are at most two."""
+    keys = body.get("sessionKeys")
+    if isinstance(keys, list) and all(isinstance(key, str) and key.strip() for key in keys):
+        body["sessionKeys"] = [f"fuzz:fork{n}" for n, _ in enumerate(keys[:2])]
+
+
+def existing_snapshot(snapshot):
+    """Returns an id of a snapshot that exists in most cases."""
+    is_valid = isinstance(snapshot, str) and re.fullmatch("snap_[A-Za-z0-9]{16,64}", snapshot)
+    return daemon.live_snapshot() if is_valid and dice(snapshot) else snapshot
+
+
 def drop_repeated_ids(commands):
     """Removes repeated command ids from a batch. No schema can forbid them."""
     seen = set()
@@ -196,6 +215,8 @@ def drop_repeated_ids(commands):
 
 
 def use_existing_ids(label, parameters):
+    if "snapshotId" in parameters:
+        parameters["snapshotId"] = existing_snapshot(parameters["snapshotId"])
     sandbox, command = str(parameters.get("id")), str(parameters.get("commandId"))
     terminal = str(parameters.get("terminalId"))
     if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in daemon.from_responses and dice(sandbox):

@@ -1,13 +1,13 @@
 """Conditions for errors of files. See legal.py."""
 
 import base64
-import binascii
 import io
 import re
 import tarfile
 from urllib.parse import quote
 
 import daemon
+import syntax
 from exchange import PATHS, what_is_at, what_is_named
 from legal import legal
 
@@ -195,25 +195,19 @@ def has_no_byte_in_the_range(exchange):
 @legal(400, "listFiles")
 def is_no_cursor(exchange):
     cursor = exchange.query.get("cursor", "")
-    try:
-        path = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return True
-    encoded = base64.urlsafe_b64encode(path).rstrip(b"=").decode()
-    return exchange.details.get("field") == "cursor" and (b"\0" in path or len(path) > 4095 or encoded != cursor)
+    return cursor != "" and not syntax.is_cursor_of_files(cursor)
 
 
 @legal(400, "grepFiles")
 def is_no_query(exchange):
-    query = exchange.body["query"]
     if exchange.details.get("field") != "query":
         return False
-    return "\n" in query or bool(exchange.body.get("regex") and re.search(r"[\\.+*?()|\[\]{}^$]", query))
+    return syntax.may_be_no_query(exchange.body["query"], bool(exchange.body.get("regex")))
 
 
 @legal(400, "grepFiles", "globFiles")
 def is_no_glob(exchange):
-    name = re.sub(r"\[\d+\]$", "", exchange.details.get("field", ""))
-    globs = exchange.body.get(name) if name in ("include", "pattern", "exclude") else None
-    globs = globs if isinstance(globs, list) else [globs or ""]
-    return any(re.search(r"[\\\[\]{}]", glob) for glob in globs)
+    names = ["include"] if exchange.operation == "grepFiles" else ["pattern", "exclude"]
+    name = exchange.details.get("field")
+    globs = exchange.body.get(name) if name in names else None
+    return syntax.may_be_no_globs([globs] if isinstance(globs, str) else globs or [])

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 import daemon
+import syntax
 from exchange import PATHS, what_is_named
 from legal import legal
 
@@ -45,10 +46,18 @@ def is_missing(exchange):
         return ":" in path.get("name", "")
     if resource == "mcpServer":
         return "name" in path and path["name"] not in [server["name"] for server in mcp_servers(exchange)]
+    if resource == "snapshot":
+        named = [path.get("snapshotId"), exchange.named("query", "from"), named_in_body(exchange)]
+        return any(snapshot is not None and not daemon.has_snapshot(snapshot) for snapshot in named)
     if resource == "orphan":
         orphans = daemon.get("/v1/orphans")["orphans"]
         return exchange.operation == "removeOrphan" and path["name"] not in [orphan["name"] for orphan in orphans]
     return False
+
+
+def named_in_body(exchange):
+    workspace = exchange.named("body", "workspace")
+    return workspace["snapshotId"] if isinstance(workspace, dict) else exchange.named("body", "snapshotId")
 
 
 def find(exchange, kind, name):
@@ -149,6 +158,20 @@ def cannot_start(exchange):
     return step is not None and step == found["failedStep"]
 
 
+@legal(400, "startCommand", "runCommand")
+def has_no_stages(exchange):
+    """Only some scripts have stages that can be captured."""
+    is_named = exchange.body.get("capture") is not None and exchange.details.get("field") == "capture"
+    return is_named and syntax.may_have_no_stages(exchange.body)
+
+
+@legal(400, "runBatch")
+def captures_in_a_batch(exchange):
+    commands = enumerate(exchange.body["commands"])
+    captured = [f"commands[{at}].capture" for at, command in commands if command.get("capture") is not None]
+    return exchange.details.get("field") in captured
+
+
 @legal(409, "writeStdin")
 def is_not_open(exchange):
     command = find(exchange, "commands", "commandId")
@@ -206,6 +229,41 @@ def is_too_long(exchange):
     """No schema can limit the length of several fields together."""
     texts = [exchange.body["cmd"], *(exchange.body.get("args") or [])]
     return exchange.details.get("field") == "args" and len("".join(texts).encode()) > MAX_MCP_COMMAND_BYTES
+
+
+# Snapshots.
+
+
+@legal(409, "restoreSnapshot")
+def runs_a_command(exchange):
+    """A command may have ended since."""
+    commands = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/commands?limit=1000")["commands"]
+    ended = [command for command in commands if command["state"] == "ended"]
+    is_late = any(seconds(command["endedAt"]) >= exchange.sent_at - REPORT_SECONDS for command in ended)
+    return not exchange.body.get("force") and (len(ended) < len(commands) or is_late)
+
+
+@legal(409, "forkSandbox")
+def is_taken(exchange):
+    keys = [daemon.get(f"/v1/sandboxes/{sandbox}")["sessionKey"] for sandbox in daemon.sandboxes]
+    return any(key in keys for key in exchange.body["sessionKeys"])
+
+
+@legal(422, "importSnapshot")
+def is_no_export(exchange):
+    return isinstance(exchange.body, bytes) and not syntax.may_be_an_export(exchange.body)
+
+
+@legal(400, "listSnapshots", "listAllSnapshots")
+def is_no_cursor(exchange):
+    cursor = exchange.query.get("cursor")
+    return cursor is not None and not syntax.is_cursor_of_snapshots(cursor)
+
+
+@legal(400, "compareSnapshots")
+def is_no_cursor_of_changes(exchange):
+    cursor = exchange.query.get("cursor")
+    return cursor is not None and syntax.decoded(cursor) is None
 
 
 # Denials and upgrades.

@@ -5,16 +5,16 @@
 # packages, even if they build fewer. With other features, cargo would compile most dependencies again. The chat is built
 # separately and last, because its TLS library takes a minute to compile and sandboxd does not use it.
 
-# Naming both makes them share one build of their dependencies.
-readonly DAEMON_PACKAGES=(-p sandbox-agent -p sandboxd)
+# Naming all makes them share one build of their dependencies.
+readonly DAEMON_PACKAGES=(-p sandbox-agent -p sandboxd -p volume-plugin)
 
 build_agent() {
-  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent
+  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd-volumes
   install_agent
 }
 
 build_daemon() {
-  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd
+  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes
   install_agent
 }
 
@@ -27,12 +27,13 @@ build_release() {
 }
 
 # Copies the agent to the directory where the tests look for it, and to the directory of the tests' daemon. A plain
-# `cargo build` never writes to the first one.
+# `cargo build` never writes to the first one. The daemon looks for the volume plugin beside the agent.
 install_agent() {
   local target directory
   target=$(target_dir)
   for directory in agent debug; do
     install_when_changed "$target/release/sandbox-agent" "$target/$directory/sandbox-agent"
+    install_when_changed "$target/release/sandboxd-volumes" "$target/$directory/sandboxd-volumes"
   done
 }
 

@@ -4,7 +4,7 @@
 # Note: only one request runs at a time, because two would delete each other's sandboxes. Each request comes from a different
 # address of 127.0.0.0/8, because the daemon throttles an address that sends many wrong tokens.
 #
-# Needs lib/daemon.sh for the settings, lib/leaks.sh, lib/packages.sh, lib/rust.sh and lib/stages.sh.
+# Needs lib/daemon.sh for the settings, lib/leaks.sh, lib/packages.sh, lib/python.sh, lib/rust.sh and lib/stages.sh.
 
 readonly FUZZ_LOG=$RUN_DIR/fuzz.log
 
@@ -14,6 +14,7 @@ fuzz_pid=
 # Fuzzes for this number of seconds. As a stage of a test run, it reports its own counts.
 run_fuzz() (
   ensure_fuzzer
+  test_conditions
   trap clean_after_fuzz EXIT
   trap 'exit 129' HUP
   trap 'exit 130' INT
@@ -24,16 +25,14 @@ run_fuzz() (
 
 # Creates the virtual environment, or recreates it if other versions are needed.
 ensure_fuzzer() {
-  local wanted=scripts/fuzz/requirements.txt
   fuzz_venv=$(target_dir)/fuzz-venv
-  if cmp --silent "$wanted" "$fuzz_venv/requirements.txt"; then return; fi
-  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then install_packages python3 python3-venv || exit 1; fi
-  say "installing schemathesis into $fuzz_venv, once"
-  rm -rf -- "$fuzz_venv"
-  python3 -m venv "$fuzz_venv"
-  "$fuzz_venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" \
+  ensure_venv "$fuzz_venv" scripts/fuzz/requirements.txt \
     || give_up "schemathesis could not be installed from PyPI; the lines above say why."
-  cp -- "$wanted" "$fuzz_venv/requirements.txt"
+}
+
+# Tests which errors are legal, without a daemon.
+test_conditions() {
+  "$fuzz_venv/bin/python" -B -m unittest discover --quiet --start-directory scripts/fuzz
 }
 
 # Starts a daemon that shares nothing with another one, whatever the settings in .env are.

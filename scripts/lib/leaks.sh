@@ -14,6 +14,7 @@ engine_objects() {
   docker ps --all --no-trunc --format "container {{.ID}} {{.Names}} $instance"
   docker volume ls --format "volume {{.Name}} {{.Name}} $instance"
   docker network ls --no-trunc --format "network {{.ID}} {{.Name}} $instance"
+  docker plugin ls --no-trunc --format 'plugin {{.ID}} {{.Name}} -'
   loop_devices
 }
 
@@ -46,7 +47,7 @@ check_for_leaks() {
   local before=$1 leaked
   remove_unused_agent_volumes "$before"
   if succeeds_within "$SETTLE_SECONDS" nothing_appeared_since "$before"; then
-    say "no container, volume, network or loop device is left over"
+    say "no container, volume, network, plugin or loop device is left over"
     return
   fi
   leaked=$(appeared_since "$before")
@@ -66,6 +67,7 @@ say_objects() {
     $1 == "container" { print "  docker rm --force --volumes " $3 }
     $1 == "volume" { print "  docker volume rm " $3 }
     $1 == "network" { print "  docker network rm " $3 }
+    $1 == "plugin" { print "  docker plugin rm --force " $3 }
     $1 == "loop" { print "  losetup --detach " $3 }' <<<"$1"
 }
 

@@ -80,7 +80,7 @@ offers_package() {
   has apt-cache && [[ $(apt-cache policy "$1") == *Candidate:\ [!\(]* ]]
 }
 
-# Installs the tools that every target needs: for downloads, for linking, and for linking the agent statically.
+# Installs the tools that every target needs: for downloads, a linker, and a static C library for the agent.
 ensure_build_tools() {
   local missing=()
   mapfile -t missing < <(missing_download_tools && missing_compiler)

@@ -97,6 +97,12 @@ ensure_nextest() {
   CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug cargo-nextest
 }
 
+# Runs tests of the whole workspace. A story waits for half of its time, for containers and for time limits, so two of them at
+# a time for each processor take a third less than one.
+run_nextest() {
+  NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$((2 * $(nproc)))} cargo nextest run --workspace "$@"
+}
+
 # The version to install if there is none. An installed one may have any version.
 readonly CARGO_DENY_VERSION=0.20.2
 

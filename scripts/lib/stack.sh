@@ -181,7 +181,7 @@ compile_chat() {
 
 start_sandboxd_built_here() {
   ensure_rust
-  fill_prebuilt sandboxd release/sandboxd release/sandbox-agent
+  fill_prebuilt sandboxd release/sandboxd release/sandbox-agent release/sandboxd-volumes
   cp -r -- sandbox-images "$PREBUILT/sandboxd/"
   build_prebuilt_image sandboxd "${STACK_SANDBOXD_IMAGE:-sandboxd:local}"
   start_sandboxd

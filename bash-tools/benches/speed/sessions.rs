@@ -23,7 +23,7 @@ pub(crate) async fn measure() {
     let keys: Arc<Vec<ChatKey>> =
         Arc::new((0..KEYS).map(|number| ChatKey::chat(&number.to_string()).unwrap()).collect());
     let limits = SessionLimits { max_open: KEYS, idle_ttl: Duration::from_secs(3600) };
-    let sessions = Sessions::new(Arc::new(Nowhere), None, limits);
+    let sessions = Sessions::new(Arc::new(NullProvider), None, limits);
     let map: Arc<Mutex<HashMap<ChatKey, Arc<SandboxId>>>> = Arc::default();
     for key in keys.iter() {
         let sandbox = sessions.lease(key).await.unwrap().sandbox().clone();
@@ -68,10 +68,10 @@ async fn rate<F: Future<Output = ()> + Send + 'static>(work: impl Fn(usize) -> F
 }
 
 /// Sandboxes that are only names: the benchmark measures only the lookup.
-struct Nowhere;
+struct NullProvider;
 
 #[async_trait]
-impl Provider for Nowhere {
+impl Provider for NullProvider {
     async fn open(&self, key: &ChatKey) -> Result<Opened> {
         Ok(Opened { sandbox: key.to_string().into(), is_new: true })
     }

@@ -23,6 +23,7 @@ pub(crate) async fn measure() {
         memory_mb: 512,
         network: NetworkPolicy::new(NetworkMode::None, [""; 0]),
         ports: vec![3000],
+        checkpoints: None,
     };
     let provider = Arc::new(Docker::new(daemon.client.clone(), options));
     let sessions =

@@ -162,6 +162,7 @@ fn read_docker<'a>(
             forms::network_rule(text).map_err(|problem| reader.fault_of(section, key, value, problem)).ok()
         });
     let memory_mb = reader.number(&section, "memory_mb", ranges::MEMORY_MB);
+    let checkpoints = reader.number(&section, "checkpoints", ranges::CHECKPOINTS) as u32;
     let network = NetworkPolicy::new(mode.unwrap_or_default(), allow.unwrap_or_default());
     if network.mode == NetworkMode::None && !network.allow.is_empty() {
         let because = "sandboxes without a network cannot reach any host";
@@ -169,8 +170,13 @@ fn read_docker<'a>(
         reader.fault_at(&section, "network_allow", problem);
     }
     let has_network = network.mode != NetworkMode::None;
-    let docker =
-        url.map(|orchestrator_url| DockerSettings { orchestrator_url, admin_token_env, network, memory_mb });
+    let docker = url.map(|orchestrator_url| DockerSettings {
+        orchestrator_url,
+        admin_token_env,
+        network,
+        memory_mb,
+        checkpoints: (checkpoints > 0).then_some(checkpoints),
+    });
     (docker, has_network)
 }
 

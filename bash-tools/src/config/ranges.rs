@@ -33,6 +33,8 @@ pub(super) const IDLE_TTL_MS: Range =
     within(shared::DEFAULT_IDLE_TTL_MS, shared::IDLE_TTL_MS, "milliseconds");
 /// Memory of a sandbox.
 pub(super) const MEMORY_MB: Range = within(shared::DEFAULT_MEMORY_MB, shared::MEMORY_MB, "MiB");
+/// Checkpoints that are kept of a sandbox. 0 is none.
+pub(super) const CHECKPOINTS: Range = range(0, 0, 1000, "checkpoints");
 /// Processors of a sandbox.
 pub(super) const VCPUS: Range = within(shared::DEFAULT_VCPUS, shared::VCPUS, "processors");
 /// Lifetime of a Vercel sandbox, and the time limit of a clone with either provider.

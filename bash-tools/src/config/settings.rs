@@ -56,6 +56,8 @@ pub struct DockerSettings {
     pub network: NetworkPolicy,
     /// Memory of each sandbox, 256 to 16,384 MiB.
     pub memory_mb: u64,
+    /// Number of checkpoints that are kept of each sandbox, 1 to 1000. `None` means no checkpoints.
+    pub checkpoints: Option<u32>,
 }
 
 /// Who may use the tools.

@@ -48,7 +48,7 @@ pub enum AccessReason {
 /// Creates a route that returns an [`AccessReport`], for the path `/api/admin/access`. Clients on this machine and
 /// clients with the token have access. If access is `lan`, only clients with the token do, because the tools then
 /// require it from everyone. An address may send ten wrong tokens at once and one more every six seconds. Beyond that
-/// the response is a 429 with `retry-after`.
+/// the response is 429 with `retry-after`.
 pub fn access_route<S: Clone + Send + Sync + 'static>(gates: Gates) -> MethodRouter<S> {
     get(move |request: Request| async move { answer(&gates, Head::of(&request)) })
 }

@@ -189,7 +189,11 @@ mod tests {
         );
         assert_eq!(by("10.0.0.1", "192.168.1.5, 127.0.0.1", &["10.0.0.1/32"]), refused);
         assert_eq!(by("10.0.0.1", "10.0.0.2", &["10.0.0.0/24"]), refused, "a proxy by itself");
-        assert_eq!(by("127.0.0.1", "127.0.0.1, 10.0.0.2", &["10.0.0.2/32"]), refused, "the peer is no proxy");
+        assert_eq!(
+            by("127.0.0.1", "127.0.0.1, 10.0.0.2", &["10.0.0.2/32"]),
+            refused,
+            "the peer is not a proxy"
+        );
         assert_eq!(verdict("10.0.0.1", &[], &["10.0.0.1/32"]), Err(Elsewhere::Unnamed));
         assert_eq!(verdict("127.0.0.1", &[], &["127.0.0.0/8"]), Err(Elsewhere::Unnamed));
     }

@@ -69,6 +69,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The provider does not make checkpoints.
+    pub(crate) fn no_checkpoints() -> Self {
+        Self::Refused { message: "this provider makes no checkpoints".into() }
+    }
+
     /// Whether the same operation may succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {

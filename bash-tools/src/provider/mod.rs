@@ -21,6 +21,7 @@ pub use docker::{Docker, DockerOptions};
 pub use error::{Error, Result};
 pub use files::{Content, Download, FileEntry, FileKind, FileList};
 pub use network::{NetworkMode, NetworkPolicy};
+pub use sandbox_api::SnapshotId as CheckpointId;
 pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
 pub use sandbox_id::SandboxId;
@@ -131,6 +132,27 @@ pub trait Provider: Send + Sync + 'static {
         Err(Error::Refused {
             message: format!("{host} cannot be allowed: this provider has no network policies"),
         })
+    }
+
+    /// Returns the checkpoint after everything that has ended in the sandbox. It exists, or is made in a moment. `None` if
+    /// the provider makes none, or nothing has changed yet. Wakes nothing.
+    async fn checkpoint(&self, sandbox: &SandboxId) -> Result<Option<CheckpointId>> {
+        let _ = sandbox;
+        Ok(None)
+    }
+
+    /// Turns the files of the sandbox into those of a checkpoint. Fails with [`Error::Refused`] while a command runs, if
+    /// there is no such checkpoint, or if the provider has none.
+    async fn restore(&self, sandbox: &SandboxId, checkpoint: &CheckpointId) -> Result<()> {
+        let _ = (sandbox, checkpoint);
+        Err(Error::no_checkpoints())
+    }
+
+    /// Creates the session's sandbox with the files of a checkpoint. Fails with [`Error::Refused`] if the session has a
+    /// sandbox, there is no such checkpoint, or the provider has none.
+    async fn branch(&self, key: &ChatKey, checkpoint: &CheckpointId) -> Result<SandboxId> {
+        let _ = (key, checkpoint);
+        Err(Error::no_checkpoints())
     }
 
     /// Parks the sandbox at once and keeps its files. Fails with [`Error::Busy`] while a command runs. Safe to

@@ -42,14 +42,14 @@ pub enum SeedState {
     Pending,
     /// The seed is in progress.
     Running {
-        /// Current step, for people.
+        /// Current step, human-readable.
         step: String,
     },
     /// The workspace is seeded.
     Done,
     /// The seed failed. The next use tries again.
     Failed {
-        /// Reason, for people.
+        /// Reason, human-readable.
         reason: String,
     },
 }

@@ -113,7 +113,7 @@ impl Sessions {
         Some(self.inner.slots().get(key).map_or(SeedState::Pending, |slot| slot.seed_state()))
     }
 
-    /// Forgets a sandbox that the provider has lost, so that the next use creates another.
+    /// Removes a sandbox that the provider has lost, so that the next use creates another.
     pub fn forget(&self, key: &ChatKey, lost: &SandboxId) {
         self.inner.slots().forget(key, lost);
     }

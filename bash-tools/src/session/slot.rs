@@ -29,7 +29,7 @@ pub enum SessionState {
     Ready,
     /// The session could not be opened. The next use tries again.
     Failed {
-        /// Reason, for people.
+        /// Reason, human-readable.
         reason: String,
     },
 }

@@ -10,7 +10,7 @@ use super::slot::{Pinned, Slot};
 use super::{ChatKey, Error};
 use crate::provider::SandboxId;
 
-/// Maximum number of sandboxes that are remembered as never used, because their seeds failed.
+/// Maximum number of sandboxes that are recorded as never used, because their seeds failed.
 const MAX_UNTOUCHED: usize = 1024;
 
 /// State behind one lock, which is held only for the duration of a method call.
@@ -142,7 +142,7 @@ impl Slots {
 
     /// Records a created sandbox. Returns whether it has certainly not been used yet.
     pub(super) fn is_untouched(&mut self, sandbox: &SandboxId, is_new: bool) -> bool {
-        // Sandboxes whose seeds never succeed are forgotten eventually and then count as used.
+        // Sandboxes whose seeds never succeed are removed eventually and then count as used.
         if is_new && self.untouched.len() < MAX_UNTOUCHED {
             self.untouched.insert(sandbox.clone());
         }

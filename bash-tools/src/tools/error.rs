@@ -41,7 +41,7 @@ pub enum Error {
     PortNotListed {
         /// Requested port.
         port: u16,
-        /// Configured ports, for people.
+        /// Configured ports, human-readable.
         listed: String,
     },
     /// The file is not text.

@@ -12,7 +12,7 @@ use super::{
     BashInput, BashOutput, CommandHooks, Error, FileContent, OutputLimits, ReadFileInput, Result, SandboxUrl,
     SandboxUrlInput, WriteFileInput, Written, hooks, read,
 };
-use crate::provider::{self, Command, Provider, Running, SandboxId};
+use crate::provider::{self, CheckpointId, Command, Provider, Running, SandboxId};
 use crate::session::{ChatKey, Lease, SessionState, Sessions};
 
 /// Limits of a chat's tools.
@@ -118,6 +118,30 @@ impl Toolkit {
         }
         let url = self.act(|sandbox| async move { Ok(self.provider().url(&sandbox, port).await?) }).await?;
         Ok(SandboxUrl { url })
+    }
+
+    /// Returns the checkpoint after the last command or change of files, which [`restore`](Self::restore) and
+    /// [`branch`](Self::branch) take. An app calls this after a tool call, and keeps the id with the message. The checkpoint
+    /// exists, or is made in a moment. `None` if checkpoints are not enabled, nothing has changed since sandboxd started, or
+    /// the chat has no sandbox. Opens nothing.
+    pub async fn checkpoint(&self) -> Result<Option<CheckpointId>> {
+        match self.provider().find(&self.key).await? {
+            None => Ok(None),
+            Some(sandbox) => Ok(self.provider().checkpoint(&sandbox).await?),
+        }
+    }
+
+    /// Undoes what has changed since a checkpoint: the chat's files become those of the checkpoint, which may be of another
+    /// chat. Fails while a command runs.
+    pub async fn restore(&self, checkpoint: &CheckpointId) -> Result<()> {
+        self.act(|sandbox| async move { Ok(self.provider().restore(&sandbox, checkpoint).await?) }).await
+    }
+
+    /// Creates the sandbox of another chat, which has none, with the files of a checkpoint. The tools of that chat then
+    /// continue from there.
+    pub async fn branch(&self, chat: &ChatKey, checkpoint: &CheckpointId) -> Result<()> {
+        self.provider().branch(chat, checkpoint).await?;
+        Ok(())
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

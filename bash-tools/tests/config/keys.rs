@@ -46,6 +46,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("app.bash_tools.docker", "network_allow = [1]", "must be a string, not a whole number"),
     ("app.bash_tools.docker", "memory_mb = 255", "must be from 256 to 16384 MiB, not 255"),
     ("app.bash_tools.docker", "memory_mb = 16385", "not 16385"),
+    ("app.bash_tools.docker", "checkpoints = 1001", "must be from 0 to 1000 checkpoints, not 1001"),
     (
         "app.bash_tools.sandbox",
         "runtime = \"node22\"",

@@ -59,6 +59,7 @@ fn the_ends_of_each_range_are_in_it() {
         ("app.bash_tools", "max_concurrent_sandboxes", 1, 10),
         ("app.bash_tools", "idle_ttl_ms", 10_000, 21_600_000),
         ("app.bash_tools.docker", "memory_mb", 256, 16_384),
+        ("app.bash_tools.docker", "checkpoints", 0, 1000),
         ("app.bash_tools.sandbox", "vcpus", 1, 8),
         ("app.bash_tools.sandbox", "timeout_ms", 30_000, 18_000_000),
         ("app.bash_tools.seed", "max_bytes", 65_536, 68_719_476_736),
@@ -95,7 +96,7 @@ fn every_value_of_the_file_takes_effect() {
         max_concurrent_sandboxes = 3
         idle_ttl_ms = 60000
         sandbox = { runtime = "python3.13", ports = [8000, 3000], vcpus = 4, timeout_ms = 60000 }
-        docker = { orchestrator_url = "https://sandboxd.lan/", admin_token_env = "TOKEN", network_mode = "none", memory_mb = 512 }
+        docker = { orchestrator_url = "https://sandboxd.lan/", admin_token_env = "TOKEN", network_mode = "none", memory_mb = 512, checkpoints = 9 }
         seed = { mode = "upload", upload_include = "src/**", max_bytes = 1000000 }
         "#,
     );
@@ -107,8 +108,8 @@ fn every_value_of_the_file_takes_effect() {
     let Provider::Docker(docker) = all.provider else { panic!("{:?}", all.provider) };
     assert_eq!(docker.orchestrator_url.as_str(), "https://sandboxd.lan/");
     assert_eq!(
-        (docker.admin_token_env.as_str(), docker.network.mode, docker.memory_mb),
-        ("TOKEN", NetworkMode::None, 512)
+        (docker.admin_token_env.as_str(), docker.network.mode, docker.memory_mb, docker.checkpoints),
+        ("TOKEN", NetworkMode::None, 512, Some(9))
     );
     let Seed::Upload(upload) = all.seed else { panic!("{:?}", all.seed) };
     assert_eq!(

@@ -123,10 +123,10 @@ pub(crate) fn elsewhere() -> IpAddr {
 
 /// The response of a sandboxd to a health check.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Mood {
-    Well,
+pub(crate) enum Health {
+    Healthy,
     /// 503, with a reason.
-    Unwell,
+    Failing,
     /// 200, with the body of another service.
     Rubbish,
     /// 200, and JSON that reports a failure.
@@ -147,14 +147,15 @@ pub(crate) struct Sandboxd {
 }
 
 impl Sandboxd {
-    pub(crate) async fn start(mood: Mood) -> Self {
+    pub(crate) async fn start(health: Health) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let health_checks = Arc::new(AtomicUsize::new(0));
-        let state = (mood, health_checks.clone());
+        let state = (health, health_checks.clone());
         let well = || async { r#"{"ok":true,"engine":"docker","version":"28"}"# };
-        let router =
-            Router::new().route("/v1/health", get(health).with_state(state)).route("/well", get(well));
+        let router = Router::new()
+            .route("/v1/health", get(answer_health_check).with_state(state))
+            .route("/well", get(well));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, health_checks }
     }
@@ -165,21 +166,25 @@ impl Sandboxd {
     }
 }
 
-async fn health(State((mood, health_checks)): State<(Mood, Arc<AtomicUsize>)>) -> Response<Body> {
+async fn answer_health_check(
+    State((health, health_checks)): State<(Health, Arc<AtomicUsize>)>,
+) -> Response<Body> {
     health_checks.fetch_add(1, Ordering::SeqCst);
     let answer = |status: StatusCode, body: &'static str| {
         Response::builder().status(status).header(LOCATION, "/well").body(body.into()).unwrap()
     };
-    match mood {
-        Mood::Well => answer(StatusCode::OK, r#"{"ok":true,"engine":"docker","version":"28"}"#),
-        Mood::Unwell => answer(StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"the engine is away"}"#),
-        Mood::Rubbish => answer(StatusCode::OK, "<html>It works!</html>"),
-        Mood::NotOk => answer(StatusCode::OK, r#"{"ok":false}"#),
-        Mood::Hanging => std::future::pending().await,
-        Mood::Endless => {
+    match health {
+        Health::Healthy => answer(StatusCode::OK, r#"{"ok":true,"engine":"docker","version":"28"}"#),
+        Health::Failing => {
+            answer(StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"the engine is unavailable"}"#)
+        }
+        Health::Rubbish => answer(StatusCode::OK, "<html>It works!</html>"),
+        Health::NotOk => answer(StatusCode::OK, r#"{"ok":false}"#),
+        Health::Hanging => std::future::pending().await,
+        Health::Endless => {
             let chunks = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 1024]));
             Response::new(Body::from_stream(chunks))
         }
-        Mood::Redirecting => answer(StatusCode::TEMPORARY_REDIRECT, ""),
+        Health::Redirecting => answer(StatusCode::TEMPORARY_REDIRECT, ""),
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 
-use crate::app::{App, HERE, Mood, ON, Sandboxd, gates, with_sandboxd, with_tools, without_tools};
+use crate::app::{App, HERE, Health, ON, Sandboxd, gates, with_sandboxd, with_tools, without_tools};
 
 /// Advances the app's time without waiting.
 async fn later(by: Duration) {
@@ -19,16 +19,23 @@ async fn app(sandboxd: &Sandboxd) -> App {
 
 #[tokio::test]
 async fn anything_other_than_a_healthy_sandboxd_disables_the_tools() {
-    for mood in [Mood::Unwell, Mood::Rubbish, Mood::NotOk, Mood::Endless, Mood::Redirecting, Mood::Hanging] {
-        let sandboxd = Sandboxd::start(mood).await;
+    for health in [
+        Health::Failing,
+        Health::Rubbish,
+        Health::NotOk,
+        Health::Endless,
+        Health::Redirecting,
+        Health::Hanging,
+    ] {
+        let sandboxd = Sandboxd::start(health).await;
         let app = app(&sandboxd).await;
         let start = Instant::now();
-        assert_eq!(app.chat(HERE, &[]).await, without_tools("Unhealthy"), "{mood:?}");
-        assert!(start.elapsed() < Duration::from_secs(2), "{mood:?}: {:?}", start.elapsed());
+        assert_eq!(app.chat(HERE, &[]).await, without_tools("Unhealthy"), "{health:?}");
+        assert!(start.elapsed() < Duration::from_secs(2), "{health:?}: {:?}", start.elapsed());
         let start = Instant::now();
-        assert_eq!(app.chat(HERE, &[]).await, without_tools("Unhealthy"), "{mood:?}");
-        assert!(start.elapsed() < Duration::from_millis(700), "{mood:?}: the last result is used");
-        assert_eq!(sandboxd.health_checks(), 1, "{mood:?}");
+        assert_eq!(app.chat(HERE, &[]).await, without_tools("Unhealthy"), "{health:?}");
+        assert!(start.elapsed() < Duration::from_millis(700), "{health:?}: the last result is used");
+        assert_eq!(sandboxd.health_checks(), 1, "{health:?}");
     }
 }
 
@@ -41,7 +48,7 @@ async fn an_unreachable_sandboxd_disables_the_tools() {
 
 #[tokio::test]
 async fn a_health_check_is_used_for_five_seconds() {
-    let sandboxd = Sandboxd::start(Mood::Well).await;
+    let sandboxd = Sandboxd::start(Health::Healthy).await;
     let app = app(&sandboxd).await;
     for (pass, looks) in [(0, 1), (4_900, 1), (200, 2), (5_100, 3)] {
         later(Duration::from_millis(pass)).await;
@@ -52,21 +59,21 @@ async fn a_health_check_is_used_for_five_seconds() {
 
 #[tokio::test]
 async fn concurrent_requests_share_one_health_check() {
-    for (mood, wanted) in [(Mood::Well, with_tools()), (Mood::Hanging, without_tools("Unhealthy"))] {
-        let sandboxd = Sandboxd::start(mood).await;
+    for (health, wanted) in [(Health::Healthy, with_tools()), (Health::Hanging, without_tools("Unhealthy"))] {
+        let sandboxd = Sandboxd::start(health).await;
         let app = app(&sandboxd).await;
         let start = Instant::now();
         for answer in join_all((0..50).map(|_| app.chat(HERE, &[]))).await {
-            assert_eq!(answer, wanted, "{mood:?}");
+            assert_eq!(answer, wanted, "{health:?}");
         }
-        assert_eq!(sandboxd.health_checks(), 1, "{mood:?}");
-        assert!(start.elapsed() < Duration::from_secs(3), "{mood:?}: {:?}", start.elapsed());
+        assert_eq!(sandboxd.health_checks(), 1, "{health:?}");
+        assert!(start.elapsed() < Duration::from_secs(3), "{health:?}: {:?}", start.elapsed());
     }
 }
 
 #[tokio::test]
 async fn a_cancelled_health_check_is_taken_over_by_the_next_request() {
-    let sandboxd = Sandboxd::start(Mood::Hanging).await;
+    let sandboxd = Sandboxd::start(Health::Hanging).await;
     let gates = gates(&with_sandboxd(sandboxd.address, "access = 'lan'"), ON);
     let request = axum::http::Request::builder().header("x-remcochat-admin-token", crate::app::TOKEN);
     let (parts, ()) = request.body(()).unwrap().into_parts();

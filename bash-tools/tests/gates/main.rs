@@ -9,7 +9,8 @@ mod health;
 use std::net::SocketAddr;
 
 use app::{
-    App, HERE, Mood, ON, Sandboxd, TOKEN, elsewhere, enabled, gates, with_sandboxd, with_tools, without_tools,
+    App, HERE, Health, ON, Sandboxd, TOKEN, elsewhere, enabled, gates, with_sandboxd, with_tools,
+    without_tools,
 };
 use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequestParts};
@@ -19,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 #[tokio::test]
 async fn tools_are_enabled_when_every_gate_is_open() {
-    let sandboxd = Sandboxd::start(Mood::Well).await;
+    let sandboxd = Sandboxd::start(Health::Healthy).await;
     let app = App::start(gates(&with_sandboxd(sandboxd.address, ""), ON)).await;
     assert_eq!(app.chat(HERE, &[]).await, with_tools());
     assert_eq!(app.chat(HERE, &[]).await, with_tools());
@@ -27,8 +28,8 @@ async fn tools_are_enabled_when_every_gate_is_open() {
 
 #[tokio::test]
 async fn each_gate_can_close_separately() {
-    let (well, unwell) = (Sandboxd::start(Mood::Well).await, Sandboxd::start(Mood::Unwell).await);
-    let all_open = with_sandboxd(well.address, "");
+    let (healthy, failing) = (Sandboxd::start(Health::Healthy).await, Sandboxd::start(Health::Failing).await);
+    let all_open = with_sandboxd(healthy.address, "");
 
     let app = App::start(gates(&all_open.replace("enabled = true", "enabled = false"), ON)).await;
     assert_eq!(app.chat(HERE, &[]).await, without_tools("NotConfigured"));
@@ -48,13 +49,13 @@ async fn each_gate_can_close_separately() {
     let peer = app.chat(elsewhere(), &[("host", "localhost")]).await;
     assert_eq!(peer, without_tools("NotLocal(Peer)"));
 
-    let app = App::start(gates(&with_sandboxd(well.address, "access = 'lan'"), ON)).await;
+    let app = App::start(gates(&with_sandboxd(healthy.address, "access = 'lan'"), ON)).await;
     assert_eq!(app.chat(HERE, &[]).await, without_tools("MissingClientToken"));
 
-    let app = App::start(gates(&with_sandboxd(unwell.address, ""), ON)).await;
+    let app = App::start(gates(&with_sandboxd(failing.address, ""), ON)).await;
     assert_eq!(app.chat(HERE, &[]).await, without_tools("Unhealthy"));
     assert_eq!(
-        (well.health_checks(), unwell.health_checks()),
+        (healthy.health_checks(), failing.health_checks()),
         (0, 1),
         "no later gate is checked after a closed one"
     );

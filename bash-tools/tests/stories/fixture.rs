@@ -50,15 +50,20 @@ impl Fixture {
 
 /// Small sandboxes of sandboxd.
 pub(crate) fn sandboxd(client: Client) -> Arc<dyn Provider> {
-    let request = DockerOptions {
+    Arc::new(Docker::new(client, small()))
+}
+
+/// Options of a small sandbox of sandboxd.
+pub(crate) fn small() -> DockerOptions {
+    DockerOptions {
         runtime: "node24".into(),
         idle_ttl: Duration::from_secs(600),
         vcpus: 1,
         memory_mb: 512,
         network: NetworkPolicy::new(NetworkMode::None, [""; 0]),
         ports: vec![3000],
-    };
-    Arc::new(Docker::new(client, request))
+        checkpoints: None,
+    }
 }
 
 pub(crate) fn key(chat: &str) -> ChatKey {

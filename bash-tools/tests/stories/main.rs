@@ -4,6 +4,7 @@
 
 mod anthropic;
 mod bash;
+mod checkpoints;
 mod files;
 mod fixture;
 mod seed;

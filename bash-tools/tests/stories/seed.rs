@@ -60,6 +60,7 @@ impl SeedFixture {
             memory_mb: 512,
             network: NetworkPolicy::default(),
             ports: Vec::new(),
+            checkpoints: None,
         };
         Self { provider: Arc::new(Docker::new(daemon.client.clone(), request)), _daemon: daemon }
     }

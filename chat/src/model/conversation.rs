@@ -54,7 +54,7 @@ pub struct Thinking {
 pub struct ToolCall {
     /// Unique in its turn.
     pub id: String,
-    /// Name of the tool as the model wrote it. There may be no such tool.
+    /// Name of the tool as the model wrote it. The tool may not exist.
     pub name: String,
     /// Input, or the model's text if it is not JSON.
     pub input: Result<Value, String>,

@@ -24,7 +24,7 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct Change {
     connection: SqliteConnection,
-    place: OwnedMutexGuard<Option<SqliteConnection>>,
+    slot: OwnedMutexGuard<Option<SqliteConnection>>,
 }
 
 impl Writer {
@@ -34,13 +34,13 @@ impl Writer {
 
     /// Waits for the previous change, and starts one.
     pub(super) async fn begin(&self) -> Result<Change, Error> {
-        let mut place = Arc::clone(&self.connection).lock_owned().await;
-        let mut connection = match place.take() {
+        let mut slot = Arc::clone(&self.connection).lock_owned().await;
+        let mut connection = match slot.take() {
             Some(connection) => connection,
             None => self.options.connect().await?,
         };
         sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await?;
-        Ok(Change { connection, place })
+        Ok(Change { connection, slot })
     }
 }
 
@@ -48,7 +48,7 @@ impl Change {
     /// Commits the change.
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         sqlx::query("COMMIT").execute(&mut self.connection).await?;
-        *self.place = Some(self.connection);
+        *self.slot = Some(self.connection);
         Ok(())
     }
 }

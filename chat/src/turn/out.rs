@@ -149,7 +149,7 @@ impl Parts {
                 "type": format!("tool-{tool_name}"), "toolCallId": tool_call_id, "state": "output-error",
                 "input": input, "errorText": error_text,
             })),
-            // Preliminary output is not stored, because a page would show the tool as running for ever.
+            // Preliminary output is not stored, because a page would show the tool as running forever.
             Chunk::ToolOutputAvailable { tool_call_id, output, preliminary: false } => {
                 if let Some(part) = self.find("toolCallId", tool_call_id) {
                     part.insert("state".into(), "output-available".into());

@@ -1,4 +1,4 @@
-//! The page while sandboxd, the model server or the chat server is away.
+//! The page while sandboxd, the model server or the chat server is unavailable.
 
 use std::sync::Arc;
 

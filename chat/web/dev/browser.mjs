@@ -73,7 +73,7 @@ export async function until(what, check, timeoutMs = 15_000) {
   for (;;) {
     const found = await check();
     if (found) return found;
-    if (Date.now() > end) throw new Error(`waited in vain for: ${what}`);
+    if (Date.now() > end) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

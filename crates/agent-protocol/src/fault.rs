@@ -33,6 +33,7 @@ pub fn to_status(mut kind: Kind) -> Status {
         | Kind::InputNotTaken(_)
         | Kind::StdinNotOpen(_)
         | Kind::ReadOnlyUnavailable(_)
+        | Kind::TreeRejected(_)
         | Kind::PortClosed(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) | Kind::CommandDiffers(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
@@ -91,6 +92,10 @@ fn limit_texts(kind: &mut Kind) {
         Kind::ArchiveBad(fault) => {
             // Bytes, so no character can be cut in two.
             fault.member.truncate(MAX_TEXT_BYTES);
+            cut(&mut fault.problem);
+        }
+        Kind::TreeRejected(fault) => {
+            fault.path.truncate(MAX_TEXT_BYTES);
             cut(&mut fault.problem);
         }
         Kind::TextCount(_)

@@ -5,15 +5,24 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
-/// One line for each field, enum value and call.
-fn items() -> BTreeSet<String> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
-    let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|name| name == "proto")).collect();
+/// The folder of the protocol.
+fn protocol() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("proto")
+}
+
+/// The files of a protocol in a folder.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|name| name == "proto")).collect()
+}
+
+/// One line for each field, enum value and call of the protocol in a folder.
+fn items(dir: &Path) -> BTreeSet<String> {
+    let files = files(dir);
     let pool = DescriptorPool::from_file_descriptor_set(protox::compile(files, [dir]).unwrap()).unwrap();
     let fields = pool.all_messages().flat_map(|message| fields_of(&message));
     let values = pool.all_enums().flat_map(|one| {
@@ -58,12 +67,17 @@ fn read(file: &Path) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// The published lines that no longer apply.
+fn gone<'a>(published: &'a BTreeSet<String>, now: &'a BTreeSet<String>) -> Vec<&'a String> {
+    published.difference(now).collect()
+}
+
 #[test]
 fn no_published_item_is_changed_or_removed() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/published.txt");
+    let file = protocol().join("published.txt");
     let published = read(&file);
-    let now = items();
-    let gone: Vec<_> = published.difference(&now).collect();
+    let now = items(&protocol());
+    let gone = gone(&published, &now);
     assert!(gone.is_empty(), "agents of earlier versions use these; add new ones beside them:\n{gone:#?}");
     let new: Vec<_> = now.difference(&published).cloned().collect();
     if std::env::var_os("PUBLISH").is_some() {
@@ -72,6 +86,40 @@ fn no_published_item_is_changed_or_removed() {
         return;
     }
     assert!(new.is_empty(), "not in proto/published.txt yet (PUBLISH=1 adds them):\n{new:#?}");
+}
+
+/// The items of the protocol in which a text of `agent.proto` is replaced.
+fn items_with(text: &str, replacement: &str) -> BTreeSet<String> {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("changed-protocol");
+    std::fs::create_dir_all(&dir).unwrap();
+    for file in files(&protocol()) {
+        std::fs::copy(&file, dir.join(file.file_name().unwrap())).unwrap();
+    }
+    let original = std::fs::read_to_string(protocol().join("agent.proto")).unwrap();
+    assert_eq!(original.matches(text).count(), 1, "{text}");
+    std::fs::write(dir.join("agent.proto"), original.replace(text, replacement)).unwrap();
+    items(&dir)
+}
+
+#[test]
+fn a_changed_or_removed_item_is_found() {
+    let version = "field sandbox.agent.v1.InfoReply 2 version: Optional string";
+    let timeout = "enum sandbox.agent.v1.EndReason 2 END_REASON_TIMEOUT";
+    let left = "call sandbox.agent.v1.Agent.ReaderLeft (sandbox.agent.v1.ReaderLeftRequest) -> \
+        sandbox.agent.v1.ReaderLeftReply";
+    let cases = [
+        ("  string version = 2;\n", "", version),
+        ("  string version = 2;\n", "  string version = 99;\n", version),
+        ("  string version = 2;\n", "  bytes version = 2;\n", version),
+        ("  string version = 2;\n", "  string release = 2;\n", version),
+        ("  END_REASON_TIMEOUT = 2;\n", "", timeout),
+        ("  END_REASON_TIMEOUT = 2;\n", "  END_REASON_TIMEOUT = 99;\n", timeout),
+        ("  rpc ReaderLeft(ReaderLeftRequest) returns (ReaderLeftReply);\n", "", left),
+    ];
+    let published = read(&protocol().join("published.txt"));
+    for (text, replacement, item) in cases {
+        assert_eq!(gone(&published, &items_with(text, replacement)), [item], "{text} -> {replacement}");
+    }
 }
 
 #[test]

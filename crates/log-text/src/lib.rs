@@ -74,8 +74,8 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
 /// Logs panics. Their messages may have several lines with any characters.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string);
-        error!(place, panic = panic.payload_as_str(), "a bug: a part of the program panicked");
+        let location = panic.location().map(ToString::to_string);
+        error!(location, panic = panic.payload_as_str(), "a bug: a part of the program panicked");
     }));
 }
 

@@ -1,15 +1,18 @@
-//! A command's output as text for a model.
+//! A command's output as text.
 //!
 //! - [`Excerpt`] keeps the beginning, the end, or both of an output of any length. It removes colours and collapses
 //!   progress bars ([`Cleaner`]).
 //! - [`Head`] and [`Tail`] keep the beginning or the end unchanged.
+//! - [`write_json`] writes any amount as JSON.
 //!
-//! All of them need memory for what they keep, however long the output is.
+//! The first three need memory for what they keep, however long the output is.
 
 mod clean;
 mod excerpt;
+mod json;
 mod text;
 
 pub use clean::{Cleaner, MAX_HELD_BYTES, cleaned};
 pub use excerpt::{Excerpt, Keep, Omitted, Shown};
+pub use json::write_json;
 pub use text::{Head, Tail};

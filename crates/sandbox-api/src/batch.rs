@@ -103,7 +103,7 @@ pub struct BatchEnded {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BatchFault {
-    /// Message for people.
+    /// Human-readable message.
     pub error: String,
     /// Error code, for programs.
     pub code: ErrorCode,

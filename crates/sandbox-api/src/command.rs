@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::CommandId;
 use crate::sandbox::StringMap;
+use crate::{CommandId, SnapshotId};
 
 /// Request body of `POST …/commands`: a program with arguments, or a script for bash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,10 @@ pub struct StartCommand {
     /// `trace`, or as records of that name in a stream. Requires `script`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub debug: Option<bool>,
+    /// `stages` reports each stage of the script's last pipeline: its exit code, and what it writes to the next one.
+    /// Requires `script`, without `debug` and at most 64 KiB long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<String>,
     /// Limits of what the command may use: `strict`, `normal` or `permissive`. Default: only the time limit. A command
     /// that exceeds a limit is ended, and its result has `limitExceeded`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +132,10 @@ pub struct CommandRan {
     /// The commands that bash ran, if the request had `debug`. As long as `stdout` at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// The stages of the script's last pipeline, if the request had `capture`. Empty if the last command of the script is
+    /// no pipeline, or was not reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<Vec<PipelineStage>>,
     /// Whether a part of the output is omitted.
     pub truncated: bool,
     /// Bytes that the daemon no longer had when it read the output.
@@ -143,6 +151,32 @@ pub struct CommandRan {
     /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_exceeded: Option<LimitExceeded>,
+    /// Id of the snapshot that is made after the command, if the sandbox has such `checkpoints`. It exists a moment
+    /// later, unless it could not be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<SnapshotId>,
+}
+
+/// One stage of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PipelineStage {
+    /// Its text in the script, at most 1 KiB.
+    pub command: String,
+    /// Exit code, as a shell would report it. Null if bash has not reported it: because the command was ended, or because
+    /// the script has a trap for `EXIT`.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub exit_code: Option<i32>,
+    /// The beginning of what it wrote to the next stage, at most 32 KiB. Bytes that are not valid UTF-8 are replaced with
+    /// U+FFFD. Null for the last stage, which writes to the command's standard output.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub stdout: Option<String>,
+    /// Number of all bytes that it wrote to the next stage. Null for the last stage.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub stdout_bytes: Option<u64>,
+    /// Whether `stdout` lacks a part.
+    pub truncated: bool,
 }
 
 /// Response of `POST …/commands`: the command is running.
@@ -202,7 +236,7 @@ pub enum EndReason {
     Killed,
     /// The sandbox ran out of memory.
     Oom,
-    /// The sandbox's container went away, so the outcome is unknown.
+    /// The sandbox's container stopped, so the outcome is unknown.
     Lost,
 }
 
@@ -319,6 +353,8 @@ pub enum Record {
     Stderr(Output),
     /// Commands that bash ran, if the request had `debug`.
     Trace(Output),
+    /// A stage of the script's last pipeline, if the request had `capture`: one for each in order, before `exit`.
+    Stage(StageRecord),
     /// Output that is no longer kept.
     #[serde(rename_all = "camelCase")]
     Gap {
@@ -360,7 +396,26 @@ pub enum Record {
         /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit_exceeded: Option<LimitExceeded>,
+        /// How many connections the sandbox was denied while the command ran. Only in the stream that started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        denials: Option<u64>,
+        /// Id of the snapshot that is made after the command, if the sandbox has such `checkpoints`. It exists a moment
+        /// later, unless it could not be made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint_id: Option<SnapshotId>,
     },
+}
+
+/// The record of a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StageRecord {
+    /// Sequence number of the record: one more than that of the previous record.
+    pub seq: u64,
+    /// The stage.
+    #[serde(flatten)]
+    pub stage: PipelineStage,
 }
 
 /// Output from one read.
@@ -387,6 +442,7 @@ mod tests {
             r#"{"stream":"start","commandId":"cmd_0123456789abcdef","startedAt":"2026-01-01T00:00:00Z","timeoutMs":30000}"#,
             r#"{"stream":"stdout","seq":1,"data":"hi\n"}"#,
             r#"{"stream":"stderr","seq":2,"data":"\ufffd","dataBase64":"/w=="}"#,
+            r#"{"stream":"stage","seq":3,"command":"yes","exitCode":141,"stdout":"y\n","stdoutBytes":9,"truncated":true}"#,
             r#"{"stream":"gap","droppedBytes":1234,"nextSeq":9}"#,
             r#"{"stream":"heartbeat"}"#,
             r#"{"stream":"exit","exitCode":124,"signal":"SIGTERM","reason":"timeout","durationMs":12,"stdoutBytes":3,"stderrBytes":1,"droppedBytes":0}"#,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
-    /// Message for people.
+    /// Human-readable message.
     pub error: String,
     /// Error code, for programs.
     pub code: ErrorCode,

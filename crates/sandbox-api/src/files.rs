@@ -424,6 +424,6 @@ pub enum WatchRecord {
     Heartbeat,
     /// Last record: the watched file or directory is gone.
     Gone,
-    /// Last record: the sandbox was parked or deleted, or its container went away. The watch has ended.
+    /// Last record: the sandbox was parked or deleted, or its container stopped. The watch has ended.
     Lost,
 }

@@ -106,6 +106,11 @@ id!(
     "lnk_"
 );
 id!(
+    /// Id of a snapshot: `snap_…`.
+    SnapshotId,
+    "snap_"
+);
+id!(
     /// Id of a denial: `den_…`.
     DenialId,
     "den_"

@@ -17,10 +17,11 @@ pub mod orphan;
 pub mod port;
 pub mod sandbox;
 pub mod session;
+pub mod snapshot;
 pub mod terminal;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, TerminalId};
+pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId};
 pub use sandbox::StringMap;
 pub use session::{SessionKey, SessionKeyError};
 

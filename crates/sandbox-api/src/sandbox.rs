@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{SandboxId, object};
+use crate::{SandboxId, SnapshotId, object};
 
 /// Request body of `POST /v1/sandboxes`. Only the session key is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,38 @@ pub struct CreateSandbox {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BTreeMap<String, String>>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<StringMap>,
+    /// First files of a new sandbox. Default: none.
+    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceSource>,
+    /// Snapshots that are made automatically. Default: none. If the session already has a sandbox, they are set for it.
+    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+}
+
+/// Snapshots of a sandbox that are made automatically. With neither `afterCommand` nor `everyMs`, none are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoints {
+    /// Whether one is made after each command and each change of files through the API. Commands in close succession
+    /// share one. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_command: Option<bool>,
+    /// Time in milliseconds between two, 10000 to 86400000. None is made if nothing has run since the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_ms: Option<u64>,
+    /// Number that is kept, 1 to 1000, default 50. Older ones are deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u32>,
+}
+
+/// Where the first files of a sandbox come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceSource {
+    /// Snapshot whose files the sandbox gets.
+    pub snapshot_id: SnapshotId,
 }
 
 /// Size of a sandbox. Every absent field has a default.
@@ -153,6 +185,17 @@ pub struct Sandbox {
     /// Metadata from the create request.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub metadata: StringMap,
+    /// Snapshots that are made automatically, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+    /// Id of the automatic snapshot after the last command or change of files. It exists, or is made in a moment. Absent
+    /// if nothing has changed since the daemon started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<SnapshotId>,
+    /// True if the sandbox is parked and the remote store of snapshots may not have its last files, for example because it did
+    /// not answer in time. They are sent later. Absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checkpoint_pending: bool,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Time of last use.
@@ -220,6 +263,10 @@ pub struct Posture {
     /// Size limit of the workspace in bytes. Null if no quota is enforced.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub disk_quota_bytes: Option<u64>,
+    /// Name of the base whose files the workspace shares with other sandboxes, as 64 hexadecimal digits. Null if all files
+    /// are the sandbox's own.
+    #[serde(default)]
+    pub base: Option<String>,
     /// `none`, or the name of a bridge in mode `open`.
     pub network: String,
     /// OCI runtime.

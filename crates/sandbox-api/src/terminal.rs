@@ -159,7 +159,7 @@ pub enum FromTerminal {
     },
     /// A message from the viewer was rejected. The connection stays open.
     Error {
-        /// Message for people.
+        /// Human-readable message.
         error: String,
     },
     /// Last message: how the program ended.
@@ -168,7 +168,7 @@ pub enum FromTerminal {
         exit_code: i32,
         /// Signal that ended the program, such as `SIGHUP`.
         signal: Option<String>,
-        /// Why the program ended. `lost` if its sandbox went away.
+        /// Why the program ended. `lost` if its sandbox stopped.
         reason: EndReason,
     },
 }

@@ -260,7 +260,7 @@ pub struct FileContent {
 }
 
 impl FileContent {
-    fn new(response: Response<Body>) -> Self {
+    pub(crate) fn new(response: Response<Body>) -> Self {
         let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let length = header(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let range = header(CONTENT_RANGE).and_then(|range| range.rsplit_once('/')?.1.parse().ok());

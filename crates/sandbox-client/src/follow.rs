@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use sandbox_api::command::{Output, Record};
+use sandbox_api::command::{Output, Record, StageRecord};
 use sandbox_api::{CommandId, SandboxId};
 use tokio::time::sleep;
 
@@ -113,7 +113,8 @@ impl Follower {
         match record {
             Record::Stdout(Output { seq, .. })
             | Record::Stderr(Output { seq, .. })
-            | Record::Trace(Output { seq, .. }) => {
+            | Record::Trace(Output { seq, .. })
+            | Record::Stage(StageRecord { seq, .. }) => {
                 if seq <= self.after {
                     return None;
                 }
@@ -136,6 +137,7 @@ impl Follower {
                 output_path,
                 output_complete,
                 limit_exceeded,
+                checkpoint_id,
                 ..
             } => {
                 self.done = true;
@@ -152,6 +154,9 @@ impl Follower {
                     output_path,
                     output_complete,
                     limit_exceeded,
+                    // The stream of the start has not seen the end.
+                    denials: None,
+                    checkpoint_id,
                 })
             }
             Record::Start { .. } | Record::Heartbeat => Some(record),

@@ -21,7 +21,7 @@ impl Lines {
 
     /// Returns the next complete line, without its newline.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
-        match self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+        match memchr::memchr(b'\n', &self.buffer[self.searched..]) {
             Some(offset) => {
                 let mut line = self.buffer.split_to(self.searched + offset + 1);
                 line.truncate(line.len() - 1);

@@ -44,6 +44,12 @@ impl Client {
         json(self.request(Method::DELETE, &path_of(sandbox)), ACT).await
     }
 
+    /// Deletes a sandbox, its files and its snapshots. Safe to repeat.
+    pub async fn delete_with_snapshots(&self, sandbox: &SandboxId) -> Result<Done, Error> {
+        let request = self.request(Method::DELETE, &path_of(sandbox));
+        json(request.query(&[("snapshots", true)]), ACT).await
+    }
+
     /// Deletes a sandbox and its files if it is parked and no request is about to use it. Otherwise changes nothing
     /// and fails with `wrong_state`. Safe to repeat.
     pub async fn delete_if_parked(&self, sandbox: &SandboxId) -> Result<Done, Error> {

@@ -71,7 +71,7 @@ impl Client {
         json(request.body(data.into()), ACT).await
     }
 
-    /// Ends a terminal with everything started from it, and forgets it. Returns when no process of it is left.
+    /// Ends a terminal with everything started from it, and removes it. Returns when no process of it is left.
     pub async fn close_terminal(&self, sandbox: &SandboxId, terminal: &TerminalId) -> Result<Done, Error> {
         json(self.request(Method::DELETE, &path_of(sandbox, terminal)), ACT).await
     }
@@ -160,7 +160,7 @@ pub enum TerminalEvent {
         exit_code: i32,
         /// Signal that ended the program, such as `SIGHUP`.
         signal: Option<String>,
-        /// Why the program ended. `lost` if its sandbox went away.
+        /// Why the program ended. `lost` if its sandbox stopped.
         reason: EndReason,
     },
 }

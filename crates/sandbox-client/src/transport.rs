@@ -22,7 +22,7 @@ impl TransportError {
         Self { source: source.into(), connecting: true }
     }
 
-    /// The connection broke, or what arrived is no complete response.
+    /// The connection broke, or the response is incomplete.
     pub fn broken(source: impl Into<BoxError>) -> Self {
         Self { source: source.into(), connecting: false }
     }

@@ -3,16 +3,19 @@
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use sandbox_api::SandboxId;
 use sandbox_api::command::EndReason;
-use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::sandbox::{CreateSandbox, WorkspaceSource};
+use sandbox_api::snapshot::MakeSnapshot;
+use sandbox_api::{SandboxId, SnapshotId};
 use sandbox_client::Client;
 use sandboxd::api::Surfaces;
+use sandboxd::model::layout::volume_name;
 use tokio::net::TcpListener;
 use tokio::process::Child;
+use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{Home, Outcome, TOKEN, outcome, until};
+use crate::{Home, Outcome, TOKEN, docker, outcome, until};
 
 /// A daemon in this process.
 pub struct Daemon {
@@ -26,7 +29,11 @@ pub struct Daemon {
     /// Its directories and settings.
     pub home: Home,
     task: tokio::task::JoinHandle<Result<(), sandboxd::Error>>,
+    base_snapshot: OnceCell<SnapshotId>,
 }
+
+/// Files of a sandbox that are enough for a base. The workspace stays empty.
+const FILL_BASE: &str = "mkdir -p ~/../.local/filler && cd ~/../.local/filler && touch $(seq 1000)";
 
 /// Time in which a dropped daemon may end.
 const LAST_ACTS: Duration = Duration::from_secs(3);
@@ -68,7 +75,8 @@ impl Daemon {
         let client = Client::new(&base, TOKEN).unwrap();
         until("the daemon is ready", || async { client.ready().await.is_ok() || task.is_finished() }).await;
         assert!(!task.is_finished(), "the daemon ended: {:?}", task.await);
-        Self { client, base, shutdown: shutdown.drop_guard(), ended: Ended(Mutex::new(ended)), home, task }
+        let (shutdown, ended) = (shutdown.drop_guard(), Ended(Mutex::new(ended)));
+        Self { client, base, shutdown, ended, home, task, base_snapshot: OnceCell::new() }
     }
 
     /// Stops the daemon. Its sandboxes are kept for the next daemon in the same home.
@@ -80,10 +88,47 @@ impl Daemon {
         home
     }
 
-    /// The sandbox of a session.
+    /// The sandbox of a session, as [`Daemon::create`] creates it.
     pub async fn sandbox(&self, key: &str) -> SandboxId {
-        let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
-        self.client.create_or_reconnect(&request).await.unwrap().sandbox_id
+        self.create(&CreateSandbox { session_key: key.into(), ..CreateSandbox::default() }).await
+    }
+
+    /// A sandbox with an empty workspace. If `SANDBOXD_TEST_BASE` is set, the workspace is over a base.
+    pub async fn create(&self, request: &CreateSandbox) -> SandboxId {
+        let workspace = match std::env::var_os("SANDBOXD_TEST_BASE") {
+            Some(_) => Some(WorkspaceSource { snapshot_id: self.base_snapshot().await }),
+            None => None,
+        };
+        self.create_plain(&CreateSandbox { workspace, ..request.clone() }).await
+    }
+
+    async fn create_plain(&self, request: &CreateSandbox) -> SandboxId {
+        self.client.create_or_reconnect(request).await.unwrap().sandbox_id
+    }
+
+    /// A snapshot with an empty workspace that is large enough for a base.
+    async fn base_snapshot(&self) -> SnapshotId {
+        let make = async || {
+            let filled = CreateSandbox { session_key: "base".into(), ..CreateSandbox::default() };
+            let filled = self.create_plain(&filled).await;
+            self.output(&filled, FILL_BASE).await;
+            let made = self.client.make_snapshot(&filled, &MakeSnapshot::default()).await.unwrap();
+            self.client.delete(&filled).await.unwrap();
+            let snapshot = made.snapshot.snapshot_id;
+            self.prove_base(&snapshot).await;
+            snapshot
+        };
+        self.base_snapshot.get_or_init(make).await.clone()
+    }
+
+    /// A test over a base must not pass because it had none.
+    async fn prove_base(&self, snapshot: &SnapshotId) {
+        let workspace = Some(WorkspaceSource { snapshot_id: snapshot.clone() });
+        let proof = CreateSandbox { session_key: "base".into(), workspace, ..CreateSandbox::default() };
+        let sandbox = self.create_plain(&proof).await;
+        let volume = docker().await.inspect_volume(&volume_name(&sandbox)).await.unwrap();
+        assert_ne!(volume.driver, "local", "no base could be made");
+        self.client.delete(&sandbox).await.unwrap();
     }
 
     /// Runs a script to its end, with any result.

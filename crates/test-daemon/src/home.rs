@@ -1,13 +1,16 @@
 //! Directories and settings of a test daemon. Dropping them removes everything, also from the engine.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
+use bollard::Docker;
 use bollard::query_parameters::{
-    ListContainersOptions, ListNetworksOptions, ListVolumesOptions, RemoveContainerOptions,
-    RemoveVolumeOptions,
+    DisablePluginOptions, ListContainersOptions, ListNetworksOptions, ListPluginsOptions, ListVolumesOptions,
+    RemoveContainerOptions, RemovePluginOptions, RemoveVolumeOptions,
 };
 use sandboxd::config::Config;
 use sandboxd::model::Instance;
@@ -101,7 +104,7 @@ impl Drop for Home {
     }
 }
 
-/// Removes all objects of an instance from the engine: containers, networks, volumes.
+/// Removes all objects of an instance from the engine: containers, networks, volumes, plugins.
 pub async fn remove_all(instance: &str) {
     let docker = docker().await;
     let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
@@ -121,12 +124,32 @@ pub async fn remove_all(instance: &str) {
         let volumes =
             docker.list_volumes(Some(options)).await.unwrap_or_default().volumes.unwrap_or_default();
         if volumes.is_empty() {
-            return;
+            break;
         }
         for volume in volumes {
             let _ = docker.remove_volume(&volume.name, Some(RemoveVolumeOptions { force: true })).await;
         }
         tokio::time::sleep(POLL).await;
+    }
+    remove_plugins(&docker, instance).await;
+}
+
+/// A plugin has no labels. Its name has the instance.
+///
+/// After a removal the engine waits for the plugin whenever it lists its volumes, up to 30 seconds. So if
+/// `SANDBOXD_TEST_PLUGINS` names a file, that file gets the name, and the script that has set the variable removes the plugins.
+async fn remove_plugins(docker: &Docker, instance: &str) {
+    let prefix = format!("sandboxd-volumes-{instance}:");
+    let plugins = docker.list_plugins(None::<ListPluginsOptions>).await.unwrap_or_default();
+    let left_to = std::env::var_os("SANDBOXD_TEST_PLUGINS").map(PathBuf::from);
+    for plugin in plugins.into_iter().filter(|plugin| plugin.name.starts_with(&prefix)) {
+        if let Some(list) = &left_to {
+            let mut list = File::options().append(true).create(true).open(list).unwrap();
+            list.write_all(format!("{}\n", plugin.name).as_bytes()).unwrap();
+            continue;
+        }
+        let _ = docker.disable_plugin(&plugin.name, Some(DisablePluginOptions { force: Some(true) })).await;
+        let _ = docker.remove_plugin(&plugin.name, Some(RemovePluginOptions { force: true })).await;
     }
 }
 

@@ -95,10 +95,19 @@ fn reserve(port: u16) -> Option<UnixListener> {
 }
 
 /// Waits for a condition, with a time limit.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
-    let deadline = Instant::now() + SOON;
+pub async fn until<F: Future<Output = bool>>(what: &str, condition: impl FnMut() -> F) {
+    until_within(SOON, what, condition).await;
+}
+
+/// As [`until`], with another time limit.
+pub async fn until_within<F: Future<Output = bool>>(
+    limit: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> F,
+) {
+    let deadline = Instant::now() + limit;
     while !condition().await {
-        assert!(Instant::now() < deadline, "waited {SOON:?} in vain until {what}");
+        assert!(Instant::now() < deadline, "timed out after {limit:?} waiting until {what}");
         tokio::time::sleep(POLL).await;
     }
 }

@@ -3,7 +3,10 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
-use sandbox_api::command::{EndReason, LimitExceeded, Output, Record, StartCommand};
+use sandbox_api::SnapshotId;
+use sandbox_api::command::{
+    EndReason, LimitExceeded, Output, PipelineStage, Record, StageRecord, StartCommand,
+};
 use sandbox_client::Records;
 
 /// A script, with defaults for everything else.
@@ -20,6 +23,8 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Commands that bash reported.
     pub trace: Vec<u8>,
+    /// Stages of the last pipeline that were reported.
+    pub stages: Vec<PipelineStage>,
     /// Numbers of the records with output, in order.
     pub seqs: Vec<u64>,
     /// The sum of all gaps.
@@ -34,6 +39,10 @@ pub struct Outcome {
     pub killed_by: Option<String>,
     /// The limit that it has exceeded, if any.
     pub limit_exceeded: Option<LimitExceeded>,
+    /// How many connections the sandbox was denied meanwhile, if this is known.
+    pub denials: Option<u64>,
+    /// The snapshot that is made after it, if any.
+    pub checkpoint_id: Option<SnapshotId>,
     /// Time from start to end.
     pub duration_ms: u64,
 }
@@ -63,6 +72,7 @@ pub struct Collected {
     pub stdout: Vec<u8>,
     stderr: Vec<u8>,
     trace: Vec<u8>,
+    stages: Vec<PipelineStage>,
     /// Numbers of the records with output, in order.
     pub seqs: Vec<u64>,
     dropped_bytes: u64,
@@ -84,13 +94,28 @@ impl Collected {
                 self.seqs.push(output.seq);
                 self.trace.extend(bytes_of(&output));
             }
+            Record::Stage(StageRecord { seq, stage }) => {
+                self.seqs.push(seq);
+                self.stages.push(stage);
+            }
             Record::Gap { dropped_bytes, .. } => self.dropped_bytes += dropped_bytes,
-            Record::Exit { exit_code, reason, signal, killed_by, limit_exceeded, duration_ms, .. } => {
-                let Self { stdout, stderr, trace, seqs, dropped_bytes } = std::mem::take(self);
+            Record::Exit {
+                exit_code,
+                reason,
+                signal,
+                killed_by,
+                limit_exceeded,
+                duration_ms,
+                denials,
+                checkpoint_id,
+                ..
+            } => {
+                let Self { stdout, stderr, trace, stages, seqs, dropped_bytes } = std::mem::take(self);
                 return Some(Outcome {
                     stdout,
                     stderr,
                     trace,
+                    stages,
                     seqs,
                     dropped_bytes,
                     exit_code,
@@ -98,6 +123,8 @@ impl Collected {
                     signal,
                     killed_by,
                     limit_exceeded,
+                    denials,
+                    checkpoint_id,
                     duration_ms,
                 });
             }

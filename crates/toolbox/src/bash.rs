@@ -1,20 +1,24 @@
 //! Commands: `bash`, `bash_output`, `bash_kill` and `bash_list`.
 
-use std::borrow::Cow;
+mod reading;
+mod text;
+
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use output_text::{Excerpt, Keep};
-use sandbox_api::command::{CommandState, EndReason, KillCommand, Output, Record, StartCommand};
+use sandbox_api::command::{CommandState, EndReason, KillCommand, Record, StartCommand};
 use sandbox_api::{CommandId, SandboxId};
 use sandbox_client::Error as ClientError;
 use tokio::time::{Instant, sleep_until};
 
+use self::reading::{Ended, Reading};
+use self::text::text_of;
 use crate::denied::DeniedHosts;
-use crate::progress::LastLine;
 use crate::toolbox::{Call, Toolbox};
-use crate::{Error, Reply, Resumed, input, output, programs};
+use crate::{Error, Reply, Resumed, input, output, programs, stages};
+
+pub(crate) use self::reading::{MAX_STDERR_CHARS, MAX_STDOUT_CHARS, bytes_of};
 
 /// Time limit of a command whose call has none.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,11 +32,6 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 /// How long a call without a wait collects the output that is already there.
 const COLLECT: Duration = Duration::from_millis(50);
 
-/// Maximum number of characters of standard output, and of standard error. A result has its output twice, as text and
-/// as JSON: about 20,000 tokens together, and less than 700 KiB even if every character is escaped.
-pub(crate) const MAX_STDOUT_CHARS: usize = 20_000;
-pub(crate) const MAX_STDERR_CHARS: usize = 10_000;
-
 /// Characters of a command in a list.
 const LISTED_CHARS: usize = 200;
 
@@ -43,31 +42,6 @@ enum Waited {
     Cancelled,
     /// The user must be asked before the wait continues.
     MustAsk,
-}
-
-/// How a command ended.
-struct Ended {
-    exit_code: i32,
-    reason: EndReason,
-    signal: Option<String>,
-    duration_ms: u64,
-    output_path: Option<String>,
-    output_complete: Option<bool>,
-}
-
-/// What was read of a command.
-struct Reading {
-    sandbox: SandboxId,
-    command: CommandId,
-    /// Sequence number of the last record before the call.
-    start: u64,
-    /// Sequence number of the last record.
-    position: u64,
-    stdout: Excerpt,
-    stderr: Excerpt,
-    last_line: LastLine,
-    /// Whether the daemon no longer had a part of the output.
-    is_incomplete: bool,
 }
 
 type Records = BoxStream<'static, Result<Record, ClientError>>;
@@ -95,6 +69,7 @@ impl Toolbox {
             // It keeps running when the call returns before its end.
             detached: Some(true),
             save_output: Some(true),
+            capture: input.capture,
             ..StartCommand::default()
         };
         let began = Instant::now();
@@ -243,8 +218,10 @@ impl Toolbox {
             match record {
                 Ok(record) => {
                     ended = reading.add(record);
-                    if ended.is_some() {
-                        denied.settle().await;
+                    match &ended {
+                        Some(ended) if ended.may_be_denied => denied.settle().await,
+                        Some(_) => denied.stop(),
+                        None => {}
                     }
                 }
                 Err(error) if error.is_temporary() => {
@@ -297,71 +274,13 @@ impl Toolbox {
             truncated: !is_whole,
             stdout: stdout.with_notice(location),
             stderr: stderr.with_notice(location),
+            stages: stages::shown(reading.stages),
             output_path,
             output_complete,
             denied_hosts: denied.into_output(),
         };
         Ok(Reply { is_error, ..Reply::new(text_of(&result), &result) })
     }
-}
-
-impl Reading {
-    fn new(sandbox: &SandboxId, command: CommandId, position: u64) -> Self {
-        Self {
-            sandbox: sandbox.clone(),
-            command,
-            start: position,
-            position,
-            stdout: Excerpt::new(Keep::Both, MAX_STDOUT_CHARS),
-            stderr: Excerpt::new(Keep::Both, MAX_STDERR_CHARS),
-            last_line: LastLine::default(),
-            is_incomplete: false,
-        }
-    }
-
-    /// Adds a record. Returns the end of the command.
-    fn add(&mut self, record: Record) -> Option<Ended> {
-        match record {
-            Record::Stdout(output) => {
-                self.position = output.seq;
-                add(&mut self.stdout, &mut self.last_line, &output);
-            }
-            Record::Stderr(output) => {
-                self.position = output.seq;
-                add(&mut self.stderr, &mut self.last_line, &output);
-            }
-            Record::Trace(output) => self.position = output.seq,
-            Record::Gap { dropped_bytes, next_seq } => {
-                self.position = next_seq.saturating_sub(1);
-                self.is_incomplete = true;
-                self.stdout.note_lost(dropped_bytes);
-            }
-            Record::Exit { exit_code, signal, reason, duration_ms, output_path, output_complete, .. } => {
-                return Some(Ended { exit_code, reason, signal, duration_ms, output_path, output_complete });
-            }
-            Record::Start { .. } | Record::Heartbeat => {}
-        }
-        None
-    }
-}
-
-fn add(excerpt: &mut Excerpt, last_line: &mut LastLine, output: &Output) {
-    excerpt.push(&bytes_of(output));
-    last_line.push(&output.data);
-}
-
-/// The bytes that a command has written. The text has replacement characters for bytes that are not UTF-8, which the
-/// model would get anyway. But the end of a record may be within a character.
-pub(crate) fn bytes_of(output: &Output) -> Cow<'_, [u8]> {
-    match output.data_base64.as_deref().map(decode) {
-        Some(Some(bytes)) => bytes.into(),
-        _ => output.data.as_bytes().into(),
-    }
-}
-
-fn decode(base64: &str) -> Option<Vec<u8>> {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.decode(base64).ok()
 }
 
 fn command_of(text: &str) -> Result<CommandId, Error> {
@@ -394,89 +313,5 @@ fn listed(command: sandbox_api::command::Command) -> output::ListedCommand {
         running: command.state == CommandState::Running,
         started_at: command.started_at,
         exit_code: command.exit_code,
-    }
-}
-
-/// The result for a model that reads text: the output, and how the command ended if that is not obvious.
-fn text_of(result: &output::CommandResult) -> String {
-    let mut text = result.stdout.clone();
-    if !result.stderr.is_empty() {
-        end_line(&mut text);
-        if !text.is_empty() {
-            text.push_str("[stderr]\n");
-        }
-        text.push_str(&result.stderr);
-    }
-    let command = &result.command_id;
-    let ending = match (result.exit_code, result.reason) {
-        (None, _) => Some(format!("[{command} is still running: call bash_output for more]")),
-        (Some(0), Some(EndReason::Exited)) if !text.is_empty() => None,
-        (Some(code), Some(EndReason::Timeout)) => Some(format!("[time limit exceeded, exit code {code}]")),
-        (Some(code), Some(EndReason::Oom)) => {
-            Some(format!("[the sandbox ran out of memory, exit code {code}]"))
-        }
-        (Some(_), Some(EndReason::Lost)) => {
-            Some("[the command was lost: its sandbox was stopped]".to_owned())
-        }
-        (Some(code), _) => match &result.signal {
-            Some(signal) => Some(format!("[ended by {signal}, exit code {code}]")),
-            None => Some(format!("[exit code {code}]")),
-        },
-    };
-    let denied = result.denied_hosts.iter();
-    let denied = denied.map(|it| format!("[{} on port {} was denied: {}]", it.host, it.port, it.message));
-    for line in ending.into_iter().chain(denied) {
-        end_line(&mut text);
-        text.push_str(&line);
-    }
-    text
-}
-
-fn end_line(text: &mut String) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn result(exit_code: Option<i32>, reason: Option<EndReason>, stdout: &str, stderr: &str) -> String {
-        text_of(&output::CommandResult {
-            command_id: "cmd_0123456789abcdef".parse().unwrap(),
-            running: exit_code.is_none(),
-            exit_code,
-            reason,
-            signal: None,
-            duration_ms: None,
-            stdout: stdout.into(),
-            stderr: stderr.into(),
-            truncated: false,
-            output_path: None,
-            output_complete: None,
-            denied_hosts: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn a_success_is_its_output() {
-        let exited = Some(EndReason::Exited);
-        assert_eq!(result(Some(0), exited, "a\n", ""), "a\n");
-        assert_eq!(result(Some(0), exited, "", ""), "[exit code 0]");
-        assert_eq!(result(Some(1), exited, "a", "b"), "a\n[stderr]\nb\n[exit code 1]");
-        assert_eq!(result(Some(2), exited, "", "b\n"), "b\n[exit code 2]");
-    }
-
-    #[test]
-    fn a_running_command_names_its_id() {
-        let text = result(None, None, "so far", "");
-        assert_eq!(text, "so far\n[cmd_0123456789abcdef is still running: call bash_output for more]");
-    }
-
-    #[test]
-    fn an_end_by_the_daemon_is_explained() {
-        assert!(result(Some(124), Some(EndReason::Timeout), "", "").contains("time limit"));
-        assert!(result(Some(137), Some(EndReason::Oom), "", "").contains("out of memory"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sandbox_api::{CommandId, SandboxId};
 
-/// Maximum number of commands. The position of the oldest is forgotten: its output is then read from the start.
+/// Maximum number of commands. The position of the oldest is removed: its output is then read from the start.
 const MAX_COMMANDS: usize = 10_000;
 
 /// A command of a sandbox. Clients choose command ids, so two sandboxes may have the same.

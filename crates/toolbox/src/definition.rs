@@ -56,7 +56,7 @@ pub enum Tool {
 pub struct Definition {
     /// Name by which the model calls it.
     pub name: &'static str,
-    /// Title for people.
+    /// Human-readable title.
     pub title: &'static str,
     /// Purpose and usage, for the model. At most [`Definition::MAX_DESCRIPTION_CHARS`].
     pub description: String,

@@ -15,7 +15,7 @@ use sandbox_client::Client;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::follow::Follow;
-use crate::asked::{AskedHosts, Asking};
+use crate::approval_log::{ApprovalLog, AskDecision};
 use crate::toolbox::{Call, Toolbox};
 use crate::{Answer, Approval, Pending, Question, Resume, Resumed, output};
 
@@ -37,7 +37,7 @@ const MAX_HOSTS: usize = 20;
 /// The hosts that the command of a call was denied.
 pub(crate) struct DeniedHosts<'a> {
     client: Client,
-    asked: &'a AskedHosts,
+    approval_log: &'a ApprovalLog,
     sandbox: SandboxId,
     command: CommandId,
     approval: Approval<'a>,
@@ -57,7 +57,7 @@ struct DeniedHost {
     outcome: Outcome,
 }
 
-/// What became of a denied host.
+/// Outcome of a denied host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     NotAsked,
@@ -69,7 +69,7 @@ enum Outcome {
     NotAllowable(String),
 }
 
-/// What has happened while a call waits.
+/// Events while a call waits.
 enum Step {
     Denied(Vec<Denial>),
     Answered(usize, Outcome),
@@ -89,12 +89,12 @@ impl<'a> DeniedHosts<'a> {
         let now = Instant::now();
         Self {
             client: toolbox.client.clone(),
-            asked: toolbox.asked(),
+            approval_log: toolbox.approval_log(),
             sandbox: sandbox.clone(),
             command: command.clone(),
             approval: call.approval,
             until: (!wait.is_zero()).then(|| now + wait),
-            follow: Follow::new(now + FOLLOW_AFTER, toolbox.asked().begin(sandbox, command, began)),
+            follow: Follow::new(now + FOLLOW_AFTER, toolbox.approval_log().begin(sandbox, command, began)),
             hosts: Vec::new(),
             answers: FuturesUnordered::new(),
             ask_at: None,
@@ -139,6 +139,11 @@ impl<'a> DeniedHosts<'a> {
         self.follow.stop();
     }
 
+    /// Looks for no more denials: the command has ended, and there were none since it started.
+    pub(crate) fn stop(&mut self) {
+        self.follow.stop();
+    }
+
     fn add(&mut self, denial: Denial) {
         let Denial { id, host, port, allowable, .. } = denial;
         let name = name_of(&host, port);
@@ -161,10 +166,10 @@ impl<'a> DeniedHosts<'a> {
         if !can_ask {
             return Some(Outcome::NotAsked);
         }
-        match self.asked.ask(&self.sandbox, &self.command, name) {
-            Asking::Before => return None,
-            Asking::TooMany => return Some(Outcome::NotAsked),
-            Asking::Now => {}
+        match self.approval_log.ask(&self.sandbox, &self.command, name) {
+            AskDecision::Before => return None,
+            AskDecision::TooMany => return Some(Outcome::NotAsked),
+            AskDecision::Now => {}
         }
         match self.approval {
             Approval::Unavailable => return Some(Outcome::NotAsked),

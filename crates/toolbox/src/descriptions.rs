@@ -1,4 +1,4 @@
-//! What a model reads about each tool.
+//! Descriptions of the tools for the model.
 
 use sandbox_api::WORKSPACE;
 

@@ -123,7 +123,7 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.is_kept {
-            // What cannot be removed is a file with a name that says what it is.
+            // If it cannot be removed, its name says that it is temporary.
             let _ = self.dir.remove_file(&self.temporary);
         }
     }

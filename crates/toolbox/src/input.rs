@@ -25,6 +25,8 @@ pub(crate) struct Bash {
     pub(crate) wait_ms: Option<u64>,
     /// Returns as soon as the command has started.
     pub(crate) background: Option<bool>,
+    /// `stages` reports the exit code of each stage of the last pipeline, and what it writes to the next stage.
+    pub(crate) capture: Option<String>,
 }
 
 /// `bash_output`

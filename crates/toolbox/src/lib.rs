@@ -8,7 +8,7 @@
 //! too, so that the model reads them. Only a name without a tool is an [`UnknownTool`].
 
 mod approval;
-mod asked;
+mod approval_log;
 mod bash;
 pub mod chat;
 mod cursors;
@@ -34,6 +34,7 @@ mod sandboxes;
 mod search;
 mod session;
 mod skills;
+mod stages;
 mod terminals;
 mod toolbox;
 mod transfers;

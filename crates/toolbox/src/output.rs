@@ -31,6 +31,10 @@ pub(crate) struct CommandResult {
     pub(crate) stdout: String,
     /// Standard error, likewise.
     pub(crate) stderr: String,
+    /// The stages of the last pipeline, with `capture`. Absent if there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub(crate) stages: Vec<Stage>,
     /// Whether a part of the output is not shown.
     pub(crate) truncated: bool,
     /// File with the whole output, for `read` and `search`. Absent if the output is short.
@@ -43,6 +47,25 @@ pub(crate) struct CommandResult {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub(crate) denied_hosts: Vec<DeniedHost>,
+}
+
+/// A stage of a pipeline.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Stage {
+    /// Its command.
+    pub(crate) command: String,
+    /// Exit code. Absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<i32>,
+    /// The beginning of what it wrote to the next stage. Absent for the last stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stdout: Option<String>,
+    /// How many bytes it wrote to the next stage. Absent for the last stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stdout_bytes: Option<u64>,
+    /// Whether `stdout` lacks a part.
+    pub(crate) truncated: bool,
 }
 
 /// A host that a command was denied.

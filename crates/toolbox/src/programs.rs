@@ -1,6 +1,6 @@
 //! Which programs are in the image of the tools' sandboxes, for the description of `bash`.
 //!
-//! One command in a sandbox finds out, and the result is remembered. The names are those of a fixed list. The output of
+//! One command in a sandbox finds out, and the result is cached. The names are those of a fixed list. The output of
 //! the command only says which of them exist, so no text of a sandbox becomes part of a description. All sandboxes that the
 //! tools open have the default image.
 
@@ -25,7 +25,7 @@ const VERSIONED: [&str; 2] = ["node", "python3"];
 /// Directories of the image, which commands cannot change. The workspace is not searched.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How long the result is used. Afterwards, the next sandbox that is opened is asked, because the image may be another.
+/// How long the result is used. Afterwards, the next sandbox that is opened is probed, because the image may have changed.
 const VALID: Duration = Duration::from_secs(3600);
 
 /// Time for the command, and for its request.
@@ -42,14 +42,14 @@ pub(crate) struct Programs(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     names: Vec<String>,
-    /// When they were found, or a sandbox was asked last.
-    asked: Option<Instant>,
+    /// When they were found, or a sandbox was probed last.
+    probed_at: Option<Instant>,
 }
 
 impl Programs {
-    /// Asks a sandbox, unless the programs are known.
-    pub(crate) async fn learn(&self, client: &Client, sandbox: &SandboxId) {
-        let Some(asking) = self.begin() else { return };
+    /// Probes a sandbox, unless the programs are known.
+    pub(crate) async fn probe(&self, client: &Client, sandbox: &SandboxId) {
+        let Some(probe) = self.begin() else { return };
         let request = RunCommand {
             command: StartCommand {
                 cmd: Some("bash".to_owned()),
@@ -65,18 +65,18 @@ impl Programs {
             }),
         };
         match timeout(REQUEST, client.run_to_end(sandbox, &request)).await {
-            Ok(Ok(ran)) if ran.exit_code == 0 => asking.finish(names_in(&ran.stdout)),
-            _ => drop(asking),
+            Ok(Ok(ran)) if ran.exit_code == 0 => probe.finish(names_in(&ran.stdout)),
+            _ => drop(probe),
         }
     }
 
-    /// Begins to ask a sandbox, if one is to be asked. Only one is at a time.
-    fn begin(&self) -> Option<Asking<'_>> {
+    /// Begins a probe, if one is due. Only one runs at a time.
+    fn begin(&self) -> Option<ProbeGuard<'_>> {
         let mut state = self.state();
-        let is_due = state.asked.is_none_or(|asked| asked.elapsed() >= VALID);
+        let is_due = state.probed_at.is_none_or(|at| at.elapsed() >= VALID);
         is_due.then(|| {
-            state.asked = Some(Instant::now());
-            Asking(self)
+            state.probed_at = Some(Instant::now());
+            ProbeGuard(self)
         })
     }
 
@@ -91,19 +91,19 @@ impl Programs {
     }
 }
 
-/// A sandbox is asked. If that is dropped without a result, the next sandbox is asked.
-struct Asking<'a>(&'a Programs);
+/// A probe of a sandbox. If it is dropped without a result, the next sandbox is probed.
+struct ProbeGuard<'a>(&'a Programs);
 
-impl Asking<'_> {
+impl ProbeGuard<'_> {
     fn finish(self, names: Vec<String>) {
         self.0.state().names = names;
         std::mem::forget(self);
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ProbeGuard<'_> {
     fn drop(&mut self) {
-        self.0.state().asked = None;
+        self.0.state().probed_at = None;
     }
 }
 
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn one_sandbox_is_asked() {
+    fn one_sandbox_is_probed() {
         let programs = Programs::default();
         assert_eq!(programs.sentence(), "");
         drop(programs.begin());
-        let asking = programs.begin().expect("the first one has found nothing");
+        let probe = programs.begin().expect("the first one has found nothing");
         assert!(programs.begin().is_none());
-        asking.finish(Vec::new());
+        probe.finish(Vec::new());
         assert!(programs.begin().is_none());
         programs.state().names = names_in("git\njq\n");
         assert_eq!(programs.sentence(), " Available programs: git, jq, and more.");

@@ -1,4 +1,4 @@
-//! What is reported of a command while it runs.
+//! Progress reports of a running command.
 
 use output_text::Cleaner;
 

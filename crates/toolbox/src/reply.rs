@@ -1,4 +1,4 @@
-//! What a tool reports to the model.
+//! Results of tools for the model.
 
 use serde::Serialize;
 use serde_json::Value;

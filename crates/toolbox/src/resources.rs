@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_uris_are_no_resources() {
+    fn other_uris_are_not_resources() {
         for uri in
             ["", "file:///etc/passwd", "sandbox://sbx_0123456789abcdef", "sandbox://x/", "sandbox:///%ff"]
         {

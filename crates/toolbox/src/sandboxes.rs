@@ -19,7 +19,7 @@ use crate::programs::Programs;
 /// Ports that a server in a sandbox may use to be shown by `preview_url`: the defaults of common tools.
 pub(crate) const PORTS: [u16; 4] = [3000, 5173, 8000, 8080];
 
-/// Maximum number of sandboxes whose owner is remembered.
+/// Maximum number of sandboxes whose owner is kept.
 const MAX_KNOWN: usize = 10_000;
 
 /// The session keys of one client, or of one user of it.
@@ -228,7 +228,7 @@ impl Sandboxes {
         let request =
             CreateSandbox { session_key: key.clone(), ports: Some(PORTS.map(u32::from).to_vec()), ..request };
         let opened = client.create_or_reconnect(&request).await?;
-        self.programs.learn(client, &opened.sandbox_id).await;
+        self.programs.probe(client, &opened.sandbox_id).await;
         remember(&self.owners, opened.sandbox_id.clone(), key.clone());
         remember(&self.known, key, opened.sandbox_id.clone());
         Ok(Opened { sandbox: opened.sandbox_id, created: opened.created })
@@ -258,7 +258,7 @@ impl Sandboxes {
         if namespace.contains(&key) { Ok(sandbox) } else { Err(unknown()) }
     }
 
-    /// Forgets a sandbox that no longer exists.
+    /// Removes a sandbox that no longer exists.
     pub(crate) fn forget(&self, sandbox: &SandboxId) {
         if let Some(key) = lock(&self.owners).remove(sandbox) {
             lock(&self.known).remove(&key);

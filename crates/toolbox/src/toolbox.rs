@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Approval, Resumed};
-use crate::asked::AskedHosts;
+use crate::approval_log::ApprovalLog;
 use crate::cursors::Cursors;
 use crate::error::{is_gone, shortened};
 use crate::images::Images;
@@ -27,13 +27,13 @@ pub struct Toolbox {
     profile: Profile,
 }
 
-/// What calls remember for later ones. Losing it costs requests, and output that is read twice.
+/// State that calls keep for later calls. Losing it costs requests, and output that is read twice.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     pub(crate) sandboxes: Arc<Sandboxes>,
     pub(crate) cursors: Arc<Cursors>,
     pub(crate) images: Images,
-    pub(crate) asked: Arc<AskedHosts>,
+    pub(crate) approval_log: Arc<ApprovalLog>,
 }
 
 /// Circumstances of a call.
@@ -241,8 +241,8 @@ impl Toolbox {
         &self.memory.cursors
     }
 
-    pub(crate) fn asked(&self) -> &AskedHosts {
-        &self.memory.asked
+    pub(crate) fn approval_log(&self) -> &ApprovalLog {
+        &self.memory.approval_log
     }
 
     async fn open(&self, input: input::SandboxOpen, call: &Call<'_>) -> Result<Reply, Error> {

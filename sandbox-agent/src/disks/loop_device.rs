@@ -118,15 +118,25 @@ impl Nodes {
         Ok(self.attached()?.into_iter().find(|(id, _)| *id == wanted).map(|(_, device)| device))
     }
 
-    /// Lists every file that has a device. The open devices stay attached only while the result exists.
+    /// Lists every file that has a device. The open devices stay attached only while the result exists. Fails if the
+    /// device of an image cannot be opened: a disk that is missing here counts as not attached, and would be removed, or
+    /// attached once more.
     pub(crate) fn attached(&self) -> io::Result<Vec<(FileId, LoopDevice)>> {
-        let of_number = |number| {
-            // A device that is detached meanwhile is skipped.
-            let open = self.open(number).ok()?;
-            let info = status(&open).ok()?;
-            Some((FileId(info.device, info.inode), LoopDevice { number, _open: open }))
-        };
-        Ok(bound_devices()?.into_iter().filter_map(of_number).collect())
+        let mut attached = Vec::new();
+        for number in bound_devices()? {
+            match self.file_of(number) {
+                Ok(found) => attached.push(found),
+                Err(error) if is_detached(&error) || !has_image(number) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(attached)
+    }
+
+    fn file_of(&self, number: u32) -> io::Result<(FileId, LoopDevice)> {
+        let open = self.open(number)?;
+        let info = status(&open)?;
+        Ok((FileId(info.device, info.inode), LoopDevice { number, _open: open }))
     }
 
     /// Attaches `file` to a free device. `label` is shown by losetup(8).
@@ -168,6 +178,17 @@ impl Nodes {
 
 fn open_node(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// Whether an error means that the device has no file any more.
+fn is_detached(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENXIO)
+}
+
+/// Whether the file of a device may be a disk's. The kernel shows its path, and whether it was deleted.
+fn has_image(number: u32) -> bool {
+    let path = fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file")).unwrap_or_default();
+    path.trim_end().trim_end_matches(" (deleted)").ends_with(".img")
 }
 
 /// Returns the numbers of all devices with a file. Every container's /sys shows the machine's devices.

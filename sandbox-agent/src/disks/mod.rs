@@ -8,6 +8,7 @@
 //! KIND …`, in the order in which the work finishes. The first line of output is [`HELLO`]. It exits when its input
 //! ends.
 
+mod bases;
 mod ext4;
 mod fault;
 mod loop_device;
@@ -19,6 +20,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::bases::Base;
 use self::fault::Fault;
 use self::pool::{Pool, Use};
 
@@ -92,6 +94,18 @@ fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
             }
             Ok(String::new())
         }
+        ["base", name, bytes] => {
+            let bytes = bytes.parse().map_err(|_| Fault::Unknown)?;
+            pool.finish_base(checked_base(name)?, bytes).map(|()| String::new())
+        }
+        ["remove-base", name] => pool.remove_base(checked_base(name)?).map(|()| String::new()),
+        ["bases"] => {
+            for Base { name, allocated_bytes, made_s } in pool.bases()? {
+                write_line(&format_args!("{number} base {name} {allocated_bytes} {made_s}"))
+                    .map_err(Fault::io("answer"))?;
+            }
+            Ok(String::new())
+        }
         ["space"] => pool.space().map(|(free, total)| format!(" {free} {total}")),
         _ => Err(Fault::Unknown),
     }
@@ -103,6 +117,10 @@ fn checked(name: &str) -> Result<String, Fault> {
     ((1..=64).contains(&name.len()) && name.bytes().all(is_good))
         .then(|| name.to_owned())
         .ok_or(Fault::Unknown)
+}
+
+fn checked_base(name: &str) -> Result<&str, Fault> {
+    if bases::is_name(name) { Ok(name) } else { Err(Fault::Unknown) }
 }
 
 fn write_line(line: &dyn fmt::Display) -> io::Result<()> {
@@ -135,9 +153,17 @@ mod tests {
     fn an_invalid_request_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let pool = Pool::open(dir.path()).unwrap();
-        for request in
-            ["", "make", "make a", "make a x", "make ../a 8", "attach a", "release a b", "format /"]
-        {
+        for request in [
+            "",
+            "make",
+            "make a",
+            "make a x",
+            "make ../a 8",
+            "attach a",
+            "release a b",
+            "base a 1",
+            "format /",
+        ] {
             assert!(matches!(answer(&pool, "1", request), Err(Fault::Unknown)), "{request}");
         }
         assert!(matches!(answer(&pool, "1", "release a"), Err(Fault::Absent)));

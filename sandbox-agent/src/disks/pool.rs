@@ -14,7 +14,7 @@ use super::loop_device::{FileId, LoopDevice, Nodes};
 /// Suffixes of the files: a file system, the link to its device, and either of them while it is being created.
 const IMAGE: &str = "img";
 const LINK: &str = "dev";
-const PARTIAL: &str = "new";
+pub(super) const PARTIAL: &str = "new";
 
 /// A memory-backed directory of the container in which device nodes work.
 const RUN_DIR: &str = "/run";
@@ -204,11 +204,15 @@ impl Pool {
         Ok((space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize))
     }
 
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     fn slot(&self, name: &str) -> Slot {
         Arc::clone(lock(&self.slots).entry(name.to_owned()).or_default())
     }
 
-    fn path(&self, name: &str, end: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str, end: &str) -> PathBuf {
         self.dir.join(format!("{name}.{end}"))
     }
 }
@@ -234,7 +238,7 @@ fn skeleton() -> io::Result<PathBuf> {
     Ok(root)
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -18,7 +18,7 @@ const ZSTD_WINDOW_LOG: u32 = 25;
 /// Maximum number of zeros after gzip's last member, which a device or a tape fills its last block with.
 const MAX_PADDING_BYTES: usize = 1024 * 1024;
 
-/// Number of bytes that may be read. `None` is no limit.
+/// Number of bytes that may be read. `None` means unlimited.
 pub(super) type Allowance = Rc<Cell<Option<u64>>>;
 
 /// The archive's bytes, whether they have ended, and how many may be read if that is limited.

@@ -126,8 +126,8 @@ impl Batch {
         };
         let mut reply = v1::WriteFilesReply::default();
         let placed = match &self.staged[..] {
-            [file] if !file.durable => Commit::new(&workspace, &staging).place_last(file, &mut reply),
-            files => Commit::new(&workspace, &staging).place_all(files, &mut reply),
+            [file] if !file.durable => Commit::new(&workspace, &staging).install_last(file, &mut reply),
+            files => Commit::new(&workspace, &staging).install_all(files, &mut reply),
         };
         if let Err(kind) = placed {
             self.staging = Some(staging);
@@ -220,9 +220,9 @@ impl<'a> Commit<'a> {
     }
 
     /// Moves all files to their destinations, or none. `reply` gets the values of the last one.
-    fn place_all(mut self, files: &[Staged], reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
+    fn install_all(mut self, files: &[Staged], reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
         for file in files {
-            match self.place(file) {
+            match self.install_file(file) {
                 Ok((etag, created)) => (reply.etag, reply.created) = (etag, created),
                 Err(kind) => return Err(self.journal.undo(kind)),
             }
@@ -232,7 +232,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Moves a file by a single rename. Nothing can fail after it, so there is nothing to undo.
-    fn place_last(mut self, file: &Staged, reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
+    fn install_last(mut self, file: &Staged, reply: &mut v1::WriteFilesReply) -> Result<(), Kind> {
         let placed = self.prepare(file).and_then(|(parent, name, current)| {
             let renamed = self.staging.rename(&file.name, &parent, name);
             renamed.map_err(|error| file.path.fault(&error))?;
@@ -243,11 +243,11 @@ impl<'a> Commit<'a> {
     }
 
     /// Moves a file. Returns its etag and whether the file is new.
-    fn place(&mut self, file: &Staged) -> Result<(String, bool), Kind> {
+    fn install_file(&mut self, file: &Staged) -> Result<(String, bool), Kind> {
         let fail = |error: io::Error| file.path.fault(&error);
         let (parent, name, current) = self.prepare(file)?;
         let from = (&**self.staging, file.name.as_path());
-        self.journal.place(from, &parent, &file.path.relative, current.is_some()).map_err(fail)?;
+        self.journal.install(from, &parent, &file.path.relative, current.is_some()).map_err(fail)?;
         if file.durable {
             self.sync(&parent).map_err(fail)?;
         }

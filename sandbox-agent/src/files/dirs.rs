@@ -38,7 +38,7 @@ fn exists(dir: &Dir, name: &Path) -> bool {
 }
 
 /// A directory can only be moved by a user that may write to it, even by its owner.
-pub(super) fn make_movable(parent: &Dir, name: &OsStr) {
+pub(crate) fn make_movable(parent: &Dir, name: &OsStr) {
     // If this fails, the move fails too.
     let _ = open_owned(parent, Path::new(name));
 }
@@ -77,7 +77,7 @@ pub(super) fn open_regular(dir: &Dir, name: &Path) -> Option<File> {
 /// Removes the directory `name` of `staging` with everything beneath it. Returns the number of removed files and
 /// directories. Works at any depth: a subdirectory that is not empty is moved up first, so there is never more than
 /// one level.
-pub(super) fn remove_tree(staging: &Dir, name: PathBuf) -> io::Result<u64> {
+pub(crate) fn remove_tree(staging: &Dir, name: PathBuf) -> io::Result<u64> {
     let mut removed = 0;
     remove_tree_counting(staging, name, &mut removed)?;
     Ok(removed)
@@ -109,6 +109,6 @@ pub(super) fn remove_tree_counting(staging: &Dir, name: PathBuf, removed: &mut u
 }
 
 /// Returns a random file name that no other change uses.
-pub(super) fn fresh_name() -> PathBuf {
+pub(crate) fn fresh_name() -> PathBuf {
     PathBuf::from(format!("{:016x}", RandomState::new().hash_one(0)))
 }

@@ -3,14 +3,13 @@
 //! Everything else is kept: byte order mark, mode, and bytes that are not UTF-8.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
-use similar::{Algorithm, ChangeTag, DiffOp, capture_diff_deadline, group_diff_ops};
+use unified_diff::{Limits, TooManyLines, quoted_in_head};
 
 use super::batch::Batch;
 use super::path::{FilePath, invalid, to_bytes};
@@ -19,10 +18,7 @@ use super::workspace::{Change, Workspace};
 use crate::limits::{MAX_DIFF_BYTES, MAX_DIFF_LINES, MAX_EDIT_BYTES, MAX_EDITS};
 
 /// How long to search for the shortest diff. After that a longer one is used.
-const DIFF: Duration = Duration::from_millis(500);
-
-/// Number of unchanged lines around a change in a diff, as in diff(1).
-const CONTEXT: usize = 3;
+const SEARCH: Duration = Duration::from_millis(500);
 
 /// The text in which an edit looks for its old text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,104 +89,15 @@ fn first_difference(before: &[u8], after: &[u8]) -> u64 {
 }
 
 fn diff(before: &[u8], after: &[u8], path: &FilePath) -> Result<Vec<u8>, Kind> {
-    let window = Window::around_difference(before, after);
-    let (old, new) = (lines(&before[window.old.clone()]), lines(&after[window.new.clone()]));
-    check_limit("lines between the first change and the last", old.len().max(new.len()), MAX_DIFF_LINES)?;
-    let name = |side: &str| quoted(side, path.relative.as_os_str().as_bytes());
-    let mut text = format!("--- {}\n+++ {}\n", name("a"), name("b")).into_bytes();
-    for hunk in group_diff_ops(operations(&old, &new), CONTEXT) {
-        text.extend_from_slice(head_of(&hunk, window.lines_before).as_bytes());
-        for change in hunk.iter().flat_map(|operation| operation.iter_changes(&old[..], &new[..])) {
-            write_line(&mut text, change.tag(), change.value());
-        }
-    }
-    Ok(text)
+    let limits = Limits { max_lines: MAX_DIFF_LINES, search: SEARCH };
+    let hunks = unified_diff::hunks(before, after, limits).map_err(too_many_lines)?;
+    let name = |side: &[u8]| quoted_in_head(&[side, path.relative.as_os_str().as_bytes()].concat());
+    Ok([format!("--- {}\n+++ {}\n", name(b"a/"), name(b"b/")).as_bytes(), &hunks].concat())
 }
 
-/// Returns the operations that turn `old` into `new`. Only the lines between common beginnings and ends are compared.
-/// Otherwise the last of several equal lines could count as the new one. No line would follow it in its hunk, and
-/// patch(1) would take that for the end of the file.
-fn operations(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffOp> {
-    let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-    let behind = old[before..].iter().rev().zip(new[before..].iter().rev());
-    let behind = behind.take_while(|(old, new)| old == new).count();
-    let (old_end, new_end) = (old.len() - behind, new.len() - behind);
-    let ends_at = Instant::now() + DIFF;
-    let mut operations = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: before }];
-    operations.extend(capture_diff_deadline(
-        Algorithm::Myers,
-        old,
-        before..old_end,
-        new,
-        before..new_end,
-        Some(ends_at),
-    ));
-    operations.push(DiffOp::Equal { old_index: old_end, new_index: new_end, len: behind });
-    operations.retain(|operation| !matches!(operation, DiffOp::Equal { len: 0, .. }));
-    operations
-}
-
-/// Splits at LF only. The library's own lines also end at a lone CR.
-fn lines(text: &[u8]) -> Vec<&[u8]> {
-    text.split_inclusive(|byte| *byte == b'\n').collect()
-}
-
-/// Whole lines from before the first difference to after the last. The equal lines around them would only use memory.
-struct Window {
-    old: Range<usize>,
-    new: Range<usize>,
-    /// Number of lines before the window, in both texts.
-    lines_before: usize,
-}
-
-impl Window {
-    fn around_difference(before: &[u8], after: &[u8]) -> Self {
-        let pairs = before.iter().zip(after);
-        let same = pairs.take_while(|(before, after)| before == after).count();
-        let start = (0..=CONTEXT).fold(same, |at, _| memchr::memrchr(b'\n', &before[..at]).unwrap_or(0));
-        let start = if before.get(start) == Some(&b'\n') && start < same { start + 1 } else { start };
-        let pairs = before[same..].iter().rev().zip(after[same..].iter().rev());
-        let same_behind = pairs.take_while(|(before, after)| before == after).count();
-        let rest = &before[before.len() - same_behind..];
-        let kept = memchr::memchr_iter(b'\n', rest).nth(CONTEXT).map_or(rest.len(), |newline| newline + 1);
-        let behind = rest.len() - kept;
-        let lines_before = memchr::memchr_iter(b'\n', &before[..start]).count();
-        Self { old: start..before.len() - behind, new: start..after.len() - behind, lines_before }
-    }
-}
-
-/// Returns `@@ -1,3 +1,4 @@`. Counts as diff(1) does: from 1, and a side without lines from the line before it.
-fn head_of(ops: &[DiffOp], lines_before: usize) -> String {
-    let side = |range: fn(&DiffOp) -> Range<usize>| {
-        let start = ops.first().map_or(0, |op| range(op).start);
-        let length = ops.last().map_or(0, |op| range(op).end) - start;
-        let start = lines_before + start + usize::from(length > 0);
-        if length == 1 { start.to_string() } else { format!("{start},{length}") }
-    };
-    format!("@@ -{} +{} @@\n", side(DiffOp::old_range), side(DiffOp::new_range))
-}
-
-/// Written here because the library treats a lone CR as the end of a line here too.
-fn write_line(text: &mut Vec<u8>, tag: ChangeTag, line: &[u8]) {
-    text.extend_from_slice(tag.to_string().as_bytes());
-    text.extend_from_slice(line);
-    if !line.ends_with(b"\n") {
-        text.extend_from_slice(b"\n\\ No newline at end of file\n");
-    }
-}
-
-/// Returns a name in the form of patch(1): in quotes and with octal escapes if it has special or non-ASCII bytes.
-fn quoted(side: &str, name: &[u8]) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\".contains(byte) || *byte == b' ';
-    if name.iter().all(is_plain) {
-        // patch(1) reads the name up to the tab. It is needed if the name has a space.
-        let end = if name.contains(&b' ') { "\t" } else { "" };
-        return format!("{side}/{}{end}", String::from_utf8_lossy(name));
-    }
-    let escaped = name
-        .iter()
-        .map(|byte| if is_plain(byte) { char::from(*byte).to_string() } else { format!("\\{byte:03o}") });
-    format!("\"{side}/{}\"", escaped.collect::<String>())
+fn too_many_lines(TooManyLines { max_lines, .. }: TooManyLines) -> Kind {
+    let what = "lines between the first change and the last".into();
+    Kind::TooMany(v1::TooMany { what, limit: max_lines as u64 })
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl<'a> Journal<'a> {
 
     /// Moves `name` of `from` to `path`, whose directory is `to`. With `replaces` there is a file, and a backup is
     /// kept.
-    pub(super) fn place(
+    pub(super) fn install(
         &mut self,
         (from, name): (&Dir, &Path),
         to: &Dir,
@@ -114,7 +114,7 @@ impl<'a> Journal<'a> {
             let undone = match &placed.backup {
                 Some(backup) => self.restore(placed, backup),
                 None => {
-                    // What cannot be removed is the new file, under its new name or where a command moved it.
+                    // The file that cannot be removed is the new one, under its new name or where a command moved it.
                     let _ = self.remove_placed(placed);
                     Ok(())
                 }

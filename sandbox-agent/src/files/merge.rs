@@ -58,7 +58,7 @@ impl<'a> Merge<'a> {
                 }
                 there => {
                     let from = (&*entry.dir, Path::new(&entry.name));
-                    self.journal.place(from, &parent, &path.relative, there.is_some()).map_err(fail)?;
+                    self.journal.install(from, &parent, &path.relative, there.is_some()).map_err(fail)?;
                 }
             }
         }

@@ -16,7 +16,7 @@
 
 mod archive_input;
 pub(crate) mod batch;
-mod dirs;
+pub(crate) mod dirs;
 pub(crate) mod edit;
 pub(crate) mod info;
 mod journal;
@@ -28,7 +28,7 @@ pub(crate) mod read;
 mod replace;
 mod seam;
 mod search;
-mod staging;
+pub(crate) mod staging;
 pub(crate) mod tree;
 #[cfg(test)]
 mod undo_tests;

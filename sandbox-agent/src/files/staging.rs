@@ -26,6 +26,9 @@ const FALLBACK: &str = ".sandbox-staging";
 /// Prefix of the names that must not be removed.
 const KEPT: &str = "kept-";
 
+/// Prefix of the names of the snapshots' caches, which stay until the next snapshot.
+pub(crate) const STAT_CACHE: &str = "stat-cache-";
+
 /// The staging directory, opened for each change.
 #[derive(Debug)]
 pub(super) struct Staging {
@@ -58,7 +61,7 @@ impl Staging {
         let Ok(staging) = dirs::open_owned(&self.parent, Path::new(self.name)) else { return };
         let Ok(entries) = staging.entries() else { return };
         for name in entries.flatten().map(|entry| PathBuf::from(entry.file_name())) {
-            if !is_kept(&name) && staging.remove_file(&name).is_err() {
+            if !is_kept(&name) && !is_cache(&name) && staging.remove_file(&name).is_err() {
                 let _ = dirs::remove_tree(&staging, name);
             }
         }
@@ -104,14 +107,14 @@ impl Staging {
 
 /// The staging directory, in use by one change.
 #[derive(Debug)]
-pub(super) struct StagingHandle {
+pub(crate) struct StagingHandle {
     staging: Arc<Staging>,
     dir: Dir,
 }
 
 impl StagingHandle {
     /// Removes a file, now or after the last concurrent change.
-    pub(super) fn discard(&self, name: &Path) {
+    pub(crate) fn discard(&self, name: &Path) {
         if self.dir.remove_file(name).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
             self.mark_leftovers();
         }
@@ -125,7 +128,7 @@ impl StagingHandle {
     }
 
     /// Records that the directory has a leftover to remove.
-    pub(super) fn mark_leftovers(&self) {
+    pub(crate) fn mark_leftovers(&self) {
         self.staging.usage().has_leftovers = true;
     }
 
@@ -158,6 +161,10 @@ impl Drop for StagingHandle {
             self.staging.empty();
         }
     }
+}
+
+fn is_cache(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(STAT_CACHE))
 }
 
 fn is_kept(name: &Path) -> bool {

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use agent_protocol::fault::Kind;
 use bytes::Bytes;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::path::{FilePath, leads_out};
 use super::seam::{self, Step};
-use super::staging::Staging;
+use super::staging::{Staging, StagingHandle};
 
 /// The right to check files and replace them. One caller has it at a time.
 #[derive(Debug)]
@@ -39,6 +40,17 @@ impl Workspace {
         let dir = Dir::open_ambient_dir(root, ambient_authority())?;
         let staging = Arc::new(Staging::open(root)?);
         Ok(Self { root: root.to_owned(), dir, staging, changing: Arc::default() })
+    }
+
+    /// Opens the directory that contains the workspace: the sandbox's volume.
+    pub(crate) fn open_volume(&self) -> io::Result<OwnedFd> {
+        let volume = self.root.parent().ok_or(io::ErrorKind::NotFound)?;
+        Ok(rustix::fs::open(volume, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Opens the staging directory for one change.
+    pub(crate) fn open_staging(&self) -> io::Result<StagingHandle> {
+        self.staging.begin()
     }
 
     /// Returns the used bytes of the workspace's file system. Takes one system call, whatever the contents.
@@ -127,7 +139,7 @@ impl Workspace {
     }
 
     /// Resolves a path that was found to lead out to a path in the workspace, as far as it exists. It may change at
-    /// any time, so the result is no proof of anything.
+    /// any time, so the result proves nothing.
     fn resolve(&self, relative: &Path, error: &io::Error) -> Option<PathBuf> {
         if !leads_out(error) || relative.components().any(|part| part == Component::ParentDir) {
             return None;

@@ -17,7 +17,9 @@ use tonic::Status;
 use super::read_root::ReadRoot;
 use crate::files::path::FilePath;
 use crate::files::workspace::Workspace;
-use crate::limits::{HEAVY_TURN, MAX_HEAVY_CALLS, MAX_PACKS, MAX_READS, MAX_UNPACKS, MAX_WATCHES};
+use crate::limits::{
+    HEAVY_TURN, MAX_HEAVY_CALLS, MAX_PACKS, MAX_READS, MAX_SNAPSHOTS, MAX_UNPACKS, MAX_WATCHES,
+};
 
 /// The workspace, and the permits for expensive operations.
 #[derive(Debug, Clone)]
@@ -30,6 +32,7 @@ pub(crate) struct FileService {
     unpacks: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     watches: Arc<Semaphore>,
+    snapshots: Arc<Semaphore>,
 }
 
 impl FileService {
@@ -43,6 +46,7 @@ impl FileService {
             unpacks: permits(MAX_UNPACKS),
             reads: permits(MAX_READS),
             watches: permits(MAX_WATCHES),
+            snapshots: permits(MAX_SNAPSHOTS),
         }
     }
 
@@ -88,6 +92,10 @@ impl FileService {
         acquire(&self.unpacks, "archives unpacked at once", MAX_UNPACKS).await
     }
 
+    pub(super) async fn snapshot_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
+        acquire(&self.snapshots, "snapshots and restores at once", MAX_SNAPSHOTS).await
+    }
+
     /// Fails at once if all are in use.
     pub(super) fn watch_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
         let permit = Arc::clone(&self.watches).try_acquire_owned();
@@ -111,8 +119,12 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 async fn join<T>(task: JoinHandle<Result<T, Kind>>) -> Result<T, Status> {
-    // The panic's message is not passed on, because it may contain a path.
-    task.await.map_err(|_| Status::internal("a task of the agent failed"))?.map_err(to_status)
+    task.await.map_err(|_| failed_task())?.map_err(to_status)
+}
+
+/// The error for a task that panicked. Its message is not passed on, because it may contain a path.
+pub(super) fn failed_task() -> Status {
+    Status::internal("a task of the agent failed")
 }
 
 fn limit_reached(limit: &str, value: usize) -> Status {

@@ -1,7 +1,7 @@
 //! The agent's gRPC services: decode, call, encode.
 //!
-//! [`agent`] has the calls about commands and the agent itself. [`files`], [`terminals`] and [`tunnels`] have the
-//! others. [`Services`] routes each call to its service, and [`Service`] is the state behind them.
+//! [`agent`] has the calls about commands and the agent itself. [`files`], [`snapshots`], [`terminals`] and [`tunnels`]
+//! have the others. [`Services`] routes each call to its service, and [`Service`] is the state behind them.
 
 mod agent;
 mod archive;
@@ -11,6 +11,7 @@ mod messages;
 mod read_root;
 mod service;
 mod services;
+mod snapshots;
 mod stdin;
 mod terminals;
 mod tunnels;

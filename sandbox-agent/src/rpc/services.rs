@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use agent_protocol::MAX_MESSAGE_BYTES;
 use agent_protocol::v1::agent_server::AgentServer;
 use agent_protocol::v1::files_server::{FilesServer, SERVICE_NAME as FILES};
+use agent_protocol::v1::snapshots_server::{SERVICE_NAME as SNAPSHOTS, SnapshotsServer};
 use agent_protocol::v1::terminals_server::{SERVICE_NAME as TERMINALS, TerminalsServer};
 use agent_protocol::v1::tunnels_server::{SERVICE_NAME as TUNNELS, TunnelsServer};
 use futures::future::BoxFuture;
@@ -21,6 +22,7 @@ use super::service::Service;
 pub(crate) struct Services {
     agent: AgentServer<Service>,
     files: FilesServer<Service>,
+    snapshots: SnapshotsServer<Service>,
     terminals: TerminalsServer<Service>,
     tunnels: TunnelsServer<Service>,
 }
@@ -32,6 +34,9 @@ impl Services {
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             files: FilesServer::new(service.clone())
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            snapshots: SnapshotsServer::new(service.clone())
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             terminals: TerminalsServer::new(service.clone())
@@ -56,6 +61,7 @@ impl tower::Service<Request<Incoming>> for Services {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match request.uri().path().split('/').nth(1) {
             Some(FILES) => self.files.call(request),
+            Some(SNAPSHOTS) => self.snapshots.call(request),
             Some(TERMINALS) => self.terminals.call(request),
             Some(TUNNELS) => self.tunnels.call(request),
             _ => self.agent.call(request),

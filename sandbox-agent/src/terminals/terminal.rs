@@ -78,6 +78,7 @@ impl Terminal {
                 with_stdin: false,
                 with_trace: false,
                 max_loop_iterations: 0,
+                stages: None,
                 read_only: None,
             },
             size,

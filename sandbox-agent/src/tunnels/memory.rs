@@ -1,6 +1,6 @@
 //! Returns memory that many tunnels used to the sandbox.
 //!
-//! The C library keeps freed memory that lies between used blocks. After a few hundred tunnels that is more than a
+//! The C library keeps freed memory between used blocks. After a few hundred tunnels that is more than a
 //! hundred megabytes, which commands could not use for the rest of the sandbox's lifetime.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -190,6 +190,8 @@ fn parked(slot: UidSlot, now_ms: i64) -> SandboxRecord {
         last_active_ms: now_ms,
         parked_at_age_ms: Some(0),
         disk_bytes: None,
+        checkpoint_pending: false,
+        is_tentative: false,
     }
 }
 

@@ -55,6 +55,11 @@ impl Home {
 
     /// Starts a daemon and returns its start time.
     pub(crate) async fn start(&mut self) -> Duration {
+        self.start_with(&[]).await
+    }
+
+    /// Starts a daemon with these settings too.
+    pub(crate) async fn start_with(&mut self, settings: &[(&str, &str)]) -> Duration {
         let began = Instant::now();
         let child = Command::new(env!("CARGO_BIN_EXE_sandboxd"))
             .arg("serve")
@@ -70,6 +75,7 @@ impl Home {
             // For the server of the egress benchmark.
             .env("SANDBOXD_EGRESS_ALLOW_CIDR", "127.0.0.1/32")
             .env("SANDBOXD_LOG", "info")
+            .envs(settings.iter().copied())
             // The benchmark handles an interrupt from the keyboard itself.
             .process_group(0)
             .stdin(Stdio::null())

@@ -2,7 +2,7 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd`, `tools` or `wrapped`.
+//! `lifecycle`, `crowd`, `snapshots`, `tools` or `wrapped`.
 
 #![expect(
     clippy::print_stdout,
@@ -19,6 +19,7 @@ mod home;
 mod lifecycle;
 mod memory;
 mod previews;
+mod snapshots;
 mod table;
 mod terminals;
 mod tools;
@@ -71,6 +72,9 @@ async fn measure() {
     }
     if wanted("crowd") {
         crowd::measure().await;
+    }
+    if wanted("snapshots") {
+        snapshots::measure().await;
     }
     if wanted("tools") {
         tools::measure().await;

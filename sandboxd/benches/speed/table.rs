@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The median and the 95th percentile, in milliseconds.
 pub(crate) struct Quantiles {
     pub(crate) p50: f64,
-    p95: f64,
+    pub(crate) p95: f64,
 }
 
 impl Quantiles {
@@ -29,6 +29,10 @@ pub(crate) fn row(name: &str, times: Vec<Duration>) -> Quantiles {
 
 pub(crate) fn ratio(name: &str, ratio: f64, goal: &str) {
     println!("  {name:<52} {ratio:>7.2} x    (goal: {goal})");
+}
+
+pub(crate) fn difference(name: &str, ms: f64, goal: &str) {
+    println!("  {name:<52} {ms:>7.2} ms   (goal: {goal})");
 }
 
 pub(crate) fn size(name: &str, kib: f64, goal: &str) {

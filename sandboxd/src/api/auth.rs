@@ -103,7 +103,7 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
         return next.run(request).await;
     }
     state.service.metrics().auth_failed();
-    // A request without any token is no guess, so it does not count as a failure.
+    // A request without any token is not a guess, so it does not count as a failure.
     let counted =
         if given.is_nothing() { Ok(()) } else { state.throttle.failed(peer_of(request.extensions())) };
     let refusal = match counted {
@@ -120,7 +120,7 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
 }
 
 /// Checks a token that a surface received after the head of a request, and returns its name. `of` are the extensions of
-/// the request. The client learns only that a token is wrong, so its guesses are counted and not delayed.
+/// the request. The result reveals only that a token is wrong, so failures are counted and not delayed.
 pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Option<Arc<str>> {
     let given = Given { tokens: vec![token.as_bytes().into()], is_repeated: false };
     let name = if token.is_empty() { None } else { given.name(state) };

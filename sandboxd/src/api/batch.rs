@@ -18,7 +18,7 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Path};
 use crate::model::command::signal_name;
-use crate::model::sandbox::checked;
+use crate::model::field::checked;
 use crate::model::{CommandSpec, FieldError, Limits, Refusal, Tail, limits};
 use crate::service::{self, BatchOrder, CommandOutput, CommandResult};
 
@@ -56,6 +56,10 @@ fn specs_of(commands: Vec<StartCommand>, limits: Limits) -> Result<Vec<CommandSp
         let spec = spec_of(request, limits).map_err(|error| in_command(at, error))?;
         if spec.open_stdin {
             let field = format!("commands[{at}].openStdin");
+            return Err(FieldError::new(field, "must not be set in a batch").into());
+        }
+        if spec.stages.is_some() {
+            let field = format!("commands[{at}].capture");
             return Err(FieldError::new(field, "must not be set in a batch").into());
         }
         if let Some(earlier) = ids.insert(spec.id.clone(), at) {

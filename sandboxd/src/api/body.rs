@@ -17,6 +17,7 @@ use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::AllowDenied;
 use sandbox_api::port::CreateLink;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
+use sandbox_api::snapshot::{CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +36,10 @@ pub(super) trait RequestBody: DeserializeOwned {
 }
 
 impl RequestBody for CreateSandbox {}
+impl RequestBody for MakeSnapshot {}
+impl RequestBody for RestoreSnapshot {}
+impl RequestBody for ForkSandbox {}
+impl RequestBody for CheckSnapshots {}
 impl RequestBody for ParkSandbox {}
 impl RequestBody for TouchSandbox {}
 impl RequestBody for KillCommand {}

@@ -25,7 +25,8 @@ use super::openapi::answers::*;
 use super::openapi::{InCommand, InSandbox};
 use super::params::{self, Params, Path};
 use crate::model::command::{CommandStatus, Killed, signal_name, signal_number};
-use crate::model::sandbox::checked;
+use crate::model::field::checked;
+use crate::model::pipeline::{StageText, last_pipeline};
 use crate::model::{CommandRecord, CommandSpec, FieldError, LimitProfile, Limits, Program, Refusal, limits};
 use crate::service;
 
@@ -37,7 +38,7 @@ const LAST_SEQ: u64 = u64::MAX - 1;
 /// Takes either `script`, or `cmd` with `args`. With `accept: application/x-ndjson`, the response is the command's
 /// stream: `start`, its output, and last `exit`. Closing the stream ends the command, unless it is `detached`.
 /// Without this header, the response is the command's id, as soon as it runs. A repeated request with the same
-/// `commandId` refers to the same command and starts nothing. With another body it is a 409. A plain text body
+/// `commandId` refers to the same command and starts nothing. With another body it returns 409. A plain text body
 /// (`text/plain`) is a script.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands", operation_id = "startCommand", tag = "commands",
     params(InSandbox),
@@ -121,7 +122,7 @@ pub(super) async fn kill(
 
 /// Wait for a command.
 ///
-/// Responds when the command has ended. If `timeoutMs` expires first, the response is a 504 and the command keeps
+/// Responds when the command has ended. If `timeoutMs` expires first, the response is 504 and the command keeps
 /// running.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}/wait", operation_id = "waitForCommand",
     tag = "commands", params(InCommand, ("timeoutMs" = Option<u64>, Query,
@@ -191,12 +192,40 @@ pub(super) fn spec_of(request: StartCommand, limits: Limits) -> Result<CommandSp
         output_file_after: (request.save_output == Some(true)).then_some(limits::SAVE_OUTPUT_AFTER_BYTES),
         debug: is_debug,
         secrets: Vec::new(),
+        stages: None,
         resource_limits: profile.map(|profile| profile.resources(counts_loops)).unwrap_or_default(),
     };
     if spec.debug && !matches!(spec.program, Program::Script(_)) {
         return Err(FieldError::new("debug", "needs `script`").into());
     }
+    let stages = stages_of(request.capture.as_deref(), &spec)?;
+    let spec = CommandSpec { stages, ..spec };
     Ok(CommandSpec { digest: is_named.then(|| spec.request_digest()), ..spec })
+}
+
+/// Finds the stages to report.
+fn stages_of(capture: Option<&str>, spec: &CommandSpec) -> Result<Option<Vec<StageText>>> {
+    let problem = |problem: String| FieldError::new("capture", problem);
+    match (capture, &spec.program) {
+        (None, _) => Ok(None),
+        (Some("stages"), Program::Script(_)) if spec.debug => {
+            Err(problem("must not be combined with debug".into()).into())
+        }
+        (Some("stages"), Program::Script(script)) if script.len() > limits::MAX_CAPTURE_SCRIPT_BYTES => {
+            let limit = limits::MAX_CAPTURE_SCRIPT_BYTES;
+            Err(problem(format!("needs a script of at most {limit} bytes")).into())
+        }
+        (Some("stages"), Program::Script(script)) => {
+            let stages = last_pipeline(script).map_err(|error| problem(error.to_string()))?;
+            if stages.len() > limits::MAX_STAGES {
+                let limit = limits::MAX_STAGES;
+                return Err(problem(format!("needs a pipeline of at most {limit} stages")).into());
+            }
+            Ok(Some(stages))
+        }
+        (Some("stages"), Program::Argv { .. }) => Err(problem("needs `script`".into()).into()),
+        (Some(_), _) => Err(problem("must be `stages`".into()).into()),
+    }
 }
 
 fn id_of(requested: Option<String>) -> Result<CommandId> {

@@ -184,6 +184,15 @@ impl From<service::UploadFailed<HttpError>> for ApiError {
     }
 }
 
+impl From<service::ImportFailed<HttpError>> for ApiError {
+    fn from(error: service::ImportFailed<HttpError>) -> Self {
+        match error {
+            service::ImportFailed::Service(error) => Self::Service(error),
+            service::ImportFailed::Source(error) => Self::Http(error),
+        }
+    }
+}
+
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self::Service(refusal.into())

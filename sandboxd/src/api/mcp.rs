@@ -23,7 +23,7 @@ use crate::service::McpServerView;
 /// `path`. It is started by the first call, ends when it is idle, and does not keep the sandbox from parking. The first
 /// start decides the version of its package, and approves its tools. A server with `env` runs in a sandbox of its own,
 /// which has the same image, size and network and ends with the registration. Safe to repeat: another server of the
-/// same name is a 409.
+/// same name returns 409.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/mcp", operation_id = "registerMcpServer", tag = "mcp",
     params(InSandbox), request_body = RegisterMcpServer,
     responses((status = 200, body = McpServer), ByName, ByBody, ByState, BySandbox))]

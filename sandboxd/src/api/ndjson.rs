@@ -11,11 +11,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
-use sandbox_api::command::Record as Wire;
-use sandbox_api::{CommandId, NDJSON};
+use output_text::write_json;
+use sandbox_api::command::{PipelineStage, Record as Wire, StageRecord};
+use sandbox_api::{CommandId, NDJSON, SnapshotId};
 
-use super::json_text;
-use crate::model::command::{Record, Stream, signal_name};
+use crate::model::command::{Record, StageEnd, Stream, signal_name};
 use crate::model::{Ended, Event, layout};
 use crate::service::CommandStream;
 
@@ -67,11 +67,11 @@ fn encode(event: &Event, command: &CommandId) -> Bytes {
             line(&Wire::Gap { dropped_bytes: *dropped_bytes, next_seq: *next_seq })
         }
         Event::Heartbeat => line(&Wire::Heartbeat),
-        Event::Ended(ended) => line(&exit(ended, command)),
+        Event::Ended { ended, checkpoint } => line(&exit(ended, command, checkpoint.clone())),
     }
 }
 
-fn exit(ended: &Ended, command: &CommandId) -> Wire {
+fn exit(ended: &Ended, command: &CommandId, checkpoint_id: Option<SnapshotId>) -> Wire {
     Wire::Exit {
         exit_code: ended.exit_code,
         signal: ended.signal.map(signal_name),
@@ -84,6 +84,8 @@ fn exit(ended: &Ended, command: &CommandId) -> Wire {
         output_path: ended.output_file.map(|_| layout::output_path(command)),
         output_complete: ended.output_file.map(|file| file.is_complete),
         limit_exceeded: ended.exceeded.map(Into::into),
+        denials: ended.denials,
+        checkpoint_id,
     }
 }
 
@@ -100,21 +102,41 @@ fn write_output(lines: &mut Vec<u8>, record: &Record) {
         Stream::Stdout => "stdout",
         Stream::Stderr => "stderr",
         Stream::Trace => "trace",
+        Stream::Stage => return write_stage(lines, record),
     };
     let seq = record.seq;
     let head = write!(lines, r#"{{"stream":"{stream}","seq":{seq},"data":"#);
     head.expect("memory takes every write");
     match std::str::from_utf8(&record.data) {
-        Ok(text) => json_text::write(lines, text),
+        Ok(text) => write_json(lines, text),
         Err(_) => write_lossy(lines, &record.data),
     }
     lines.extend_from_slice(b"}\n");
 }
 
+fn write_stage(lines: &mut Vec<u8>, record: &Record) {
+    if let Some(end) = &record.stage {
+        let text = end.output_bytes.map(|_| String::from_utf8_lossy(&record.data).into_owned());
+        let stage = pipeline_stage(end, text, record.data.len());
+        lines.extend(line(&Wire::Stage(StageRecord { seq: record.seq, stage })));
+    }
+}
+
+/// Converts the report of a stage. `stdout` is what was kept of its output, as text, and `kept_bytes` its size.
+pub(super) fn pipeline_stage(end: &StageEnd, stdout: Option<String>, kept_bytes: usize) -> PipelineStage {
+    PipelineStage {
+        command: end.command.clone(),
+        exit_code: end.exit_code,
+        stdout,
+        stdout_bytes: end.output_bytes,
+        truncated: end.output_bytes.is_some_and(|bytes| bytes > kept_bytes as u64),
+    }
+}
+
 fn write_lossy(lines: &mut Vec<u8>, data: &[u8]) {
-    json_text::write(lines, &String::from_utf8_lossy(data));
+    write_json(lines, &String::from_utf8_lossy(data));
     lines.extend_from_slice(br#","dataBase64":"#);
-    json_text::write(lines, &BASE64_STANDARD.encode(data));
+    write_json(lines, &BASE64_STANDARD.encode(data));
 }
 
 #[cfg(test)]
@@ -124,7 +146,7 @@ mod tests {
     use super::*;
 
     fn decode(stream: Stream, data: &'static [u8]) -> Wire {
-        let record = Record { seq: 7, stream, data: Bytes::from_static(data) };
+        let record = Record { seq: 7, stream, data: Bytes::from_static(data), stage: None };
         let command = "cmd_0123456789abcdef".parse().unwrap();
         let bytes = encode(&Event::Output(vec![record]), &command);
         assert_eq!(bytes.last(), Some(&b'\n'));

@@ -65,7 +65,7 @@ pub(super) async fn denials(
 /// With the scope `sandbox`, the host becomes an entry in `allow` of the sandbox's network policy. With `once`, it is
 /// allowed for one use: from its next connection, which must begin within 10 minutes, until none has been open for 5
 /// seconds. A change of the policy ends that. Both cover the ports 80 and 443 if the denied port is one of them, and
-/// otherwise only that port. A host whose address is not public is a 422 `refused`, and so is every host if the mode is
+/// otherwise only that port. A host whose address is not public returns 422 `refused`, and so does every host if the mode is
 /// `none`. Does not wake the sandbox. Safe to repeat.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/network/denials/{denialId}:allow", operation_id = "allowDenied",
     tag = "network", params(InDenial), request_body = AllowDenied,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use bytes::Bytes;
-use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, TerminalId};
+use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, SnapshotId, TerminalId};
 use serde::de::DeserializeOwned;
 
 use super::ApiState;
@@ -67,6 +67,11 @@ pub(super) fn terminal(text: &str) -> Result<TerminalId> {
 /// Parses a link id.
 pub(super) fn link(text: &str) -> Result<LinkId> {
     text.parse().map_err(|_| Refusal::NotFound(Resource::Link).into())
+}
+
+/// Parses a snapshot id.
+pub(super) fn snapshot(text: &str) -> Result<SnapshotId> {
+    text.parse().map_err(|_| Refusal::NotFound(Resource::Snapshot).into())
 }
 
 /// Parses a denial id.

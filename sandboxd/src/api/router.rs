@@ -14,7 +14,8 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, auth, batch, command, docs, files, health, hosts, mcp as mcp_server, metrics, network, orphan,
-    port, race, request_log, run, sandbox, server, stdin, surface, terminal, tunnel, verb,
+    port, race, request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file,
+    stdin, surface, terminal, tunnel, verb,
 };
 use crate::model::Instance;
 
@@ -69,6 +70,15 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/mcp/{name}", routes!(mcp_server::inspect, mcp_server::remove))
         .add("/v1/sandboxes/{id}/mcp/{name}:approve", routes!(mcp_server::approve))
         .add("/v1/sandboxes/{id}/mcp/{name}:open", routes!(mcp_server::open))
+        .add("/v1/sandboxes/{id}/snapshots", routes!(snapshot::list, snapshot::make))
+        .add("/v1/sandboxes/{id}:restore", routes!(snapshot::restore))
+        .add("/v1/sandboxes/{id}:fork", routes!(snapshot::fork))
+        .add("/v1/snapshots", routes!(snapshot::list_all))
+        .add("/v1/snapshots/{snapshotId}", routes!(snapshot::get, snapshot::delete))
+        .add("/v1/snapshots/{snapshotId}:export", routes!(snapshot_file::export))
+        .add("/v1/snapshots:check", routes!(snapshot_check::check))
+        .add("/v1/snapshots:import", routes!(snapshot_file::import))
+        .add("/v1/snapshots/{snapshotId}/changes", routes!(snapshot_changes::changes))
         .add("/v1/orphans", routes!(orphan::list))
         .add("/v1/orphans/{name}", routes!(orphan::remove))
         .add("/metrics", routes!(metrics::metrics))

@@ -3,19 +3,20 @@
 use axum::extract::State;
 use futures::StreamExt;
 use output_text::{Excerpt, Keep, Shown};
-use sandbox_api::CommandId;
-use sandbox_api::command::{CommandRan, EndReason, OutputOptions, RunCommand, Script};
+use sandbox_api::command::{CommandRan, EndReason, OutputOptions, PipelineStage, RunCommand, Script};
+use sandbox_api::{CommandId, SnapshotId};
 
 use super::ApiState;
 use super::body::Json;
 use super::command::spec_of;
 use super::command_body::CommandBody;
 use super::error::Result;
+use super::ndjson::pipeline_stage;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Path};
 use crate::model::command::{Record, Stream, signal_name};
-use crate::model::sandbox::checked;
+use crate::model::field::checked;
 use crate::model::{CommandSpec, Ended, Event, FieldError, layout, limits};
 
 /// Which part of an output to keep.
@@ -30,9 +31,12 @@ struct Reading {
     stdout: Excerpt,
     stderr: Excerpt,
     trace: Excerpt,
+    stages: Vec<PipelineStage>,
     dropped_bytes: u64,
     received_bytes: u64,
     ended: Ended,
+    /// The snapshot that is made after the command.
+    checkpoint: Option<SnapshotId>,
 }
 
 /// Run a command to its end.
@@ -54,10 +58,11 @@ pub(super) async fn run(
     // A text never has more characters than bytes, so an output of at most this many bytes is not cut.
     let output_file_after = Some(limit.max_chars as u64);
     let spec = CommandSpec { output_file_after, ..spec_of(request.command, state.service.limits())? };
-    let (command, is_traced) = (spec.id.clone(), spec.debug);
+    let (command, is_traced, has_stages) = (spec.id.clone(), spec.debug, spec.stages.is_some());
     let stream = state.service.commands().run(&id, spec).await?;
     let reading = read(stream.into_events(), limit).await;
-    Ok(Json(to_wire(command, &reading, is_traced)))
+    let ran = to_wire(command, &reading, is_traced);
+    Ok(Json(CommandRan { stages: has_stages.then_some(reading.stages), ..ran }))
 }
 
 /// Checks the options.
@@ -82,15 +87,29 @@ fn limit_of(options: OutputOptions) -> Result<Limit> {
 }
 
 impl Reading {
-    fn add(&mut self, record: &Record) {
+    fn add(&mut self, record: &Record, limit: Limit) {
         let excerpt = match record.stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
             Stream::Trace => return self.trace.push(&record.data),
+            // The sandbox decides how many there are.
+            Stream::Stage if self.stages.len() == limits::MAX_STAGES => return,
+            Stream::Stage => return self.stages.extend(stage(record, limit)),
         };
         self.received_bytes += record.data.len() as u64;
         excerpt.push(&record.data);
     }
+}
+
+/// A stage with the beginning of its output as text.
+fn stage(record: &Record, limit: Limit) -> Option<PipelineStage> {
+    let end = record.stage.as_ref()?;
+    let mut excerpt = Excerpt::new(Keep::Head, limit.max_chars);
+    excerpt.push(&record.data);
+    excerpt.finish();
+    let Shown { head, omitted, .. } = excerpt.shown();
+    let stage = pipeline_stage(end, end.output_bytes.map(|_| head), record.data.len());
+    Some(PipelineStage { truncated: stage.truncated || !omitted.is_nothing(), ..stage })
 }
 
 async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Reading {
@@ -99,21 +118,25 @@ async fn read(events: impl futures::Stream<Item = Event>, limit: Limit) -> Readi
         stdout: excerpt(),
         stderr: excerpt(),
         trace: excerpt(),
+        stages: Vec::new(),
         dropped_bytes: 0,
         received_bytes: 0,
         ended: Ended::LOST,
+        checkpoint: None,
     };
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {
             Event::Output(records) => {
-                records.iter().for_each(|record| reading.add(record));
+                records.iter().for_each(|record| reading.add(record, limit));
             }
             Event::Gap { dropped_bytes, .. } => {
                 reading.dropped_bytes += dropped_bytes;
                 reading.stdout.note_lost(dropped_bytes);
             }
-            Event::Ended(ended) => reading.ended = ended,
+            Event::Ended { ended, checkpoint } => {
+                (reading.ended, reading.checkpoint) = (ended, checkpoint);
+            }
             Event::Started(_) | Event::Heartbeat => {}
         }
     }
@@ -127,7 +150,7 @@ fn to_wire(command_id: CommandId, reading: &Reading, is_traced: bool) -> Command
     let Reading { dropped_bytes, ended, .. } = reading;
     let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
     let is_cut = |shown: &Shown| !shown.omitted.is_nothing();
-    // A command whose sandbox went away has an end without counts, or one that was recorded after output was lost.
+    // A command whose sandbox stopped has an end without counts, or one that was recorded after output was lost.
     let is_all_received =
         ended.reason != EndReason::Lost && reading.received_bytes >= ended.stdout_bytes + ended.stderr_bytes;
     let is_whole = is_all_received && !is_cut(&stdout) && !is_cut(&stderr) && *dropped_bytes == 0;
@@ -141,12 +164,14 @@ fn to_wire(command_id: CommandId, reading: &Reading, is_traced: bool) -> Command
         stdout: stdout.with_notice(location),
         stderr: stderr.with_notice(location),
         trace: is_traced.then(|| reading.trace.shown().with_notice(None)),
+        stages: None,
         truncated: !is_whole,
         dropped_bytes: *dropped_bytes,
         output_complete: is_whole || ended.output_file.is_some_and(|file| file.is_complete),
         output_path,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
         limit_exceeded: ended.exceeded.map(Into::into),
+        checkpoint_id: reading.checkpoint.clone(),
         command_id,
     }
 }

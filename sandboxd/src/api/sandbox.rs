@@ -16,20 +16,21 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
 use super::{ApiState, network};
+use crate::model::field::checked;
 use crate::model::network::NetworkRequest;
 use crate::model::posture::Seccomp;
-use crate::model::sandbox::{IDLE_TTL_MS, checked, env, map, ports, session_key};
+use crate::model::sandbox::{IDLE_TTL_MS, env, map, ports, session_key};
 use crate::model::secret::secret_env;
-use crate::model::{FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
-use crate::service::{self, Changes, SandboxView, Selection, Service};
+use crate::model::{Checkpoints, FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
+use crate::service::{self, Changes, Reconnected, SandboxView, Selection, Service};
 
 /// Create or reconnect to a sandbox.
 ///
 /// Creates the session's sandbox if there is none, and wakes it if it is parked. Responds when the sandbox is usable.
-/// An existing sandbox keeps its container. A different `idleTtlMs`, `ports` or `network` is applied to it. Other
-/// differences are listed in `ignored`.
+/// An existing sandbox keeps its container. A different `idleTtlMs`, `ports`, `network` or `checkpoints` is applied to
+/// it. Other differences are listed in `ignored`.
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
-    request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByBody, BySandbox))]
+    request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByName, ByBody, BySandbox))]
 pub(super) async fn create(
     State(state): State<ApiState>,
     Json(request): Json<CreateSandbox>,
@@ -39,14 +40,22 @@ pub(super) async fn create(
         idle_ttl: request.idle_ttl_ms.map(|_| spec.idle_ttl),
         ports: request.ports.as_ref().map(|_| spec.ports.clone()),
         network: network_of(&request)?,
+        checkpoints: request.checkpoints.map(|_| spec.checkpoints),
     };
-    let found = state.service.sandboxes().create_or_reconnect(spec.clone(), &changes).await?;
+    let found = match &request.workspace {
+        None => state.service.sandboxes().create_or_reconnect(spec.clone(), &changes).await?,
+        Some(source) => {
+            let snapshots = state.service.snapshots();
+            snapshots.create(spec.clone(), &changes, &source.snapshot_id).await?
+        }
+    };
+    let ignored = ignored(&request, &spec, &found);
     Ok(Json(SandboxCreated {
         sandbox_id: found.id,
         created: found.created,
         state: SandboxState::Running,
         woken: found.woken,
-        ignored: ignored(&request, &spec, &found.spec),
+        ignored,
     }))
 }
 
@@ -124,24 +133,32 @@ pub(super) async fn stop(State(state): State<ApiState>, Path(id): Path<String>) 
 /// Delete a sandbox.
 ///
 /// Deletes the sandbox and its files. Idempotent: succeeds if the sandbox does not exist. With `ifState=parked`,
-/// deletes it only if it is parked and no request is about to use it. Otherwise the response is a 409 and nothing
-/// changes.
+/// deletes it only if it is parked and no request is about to use it. Otherwise the response is 409 and nothing
+/// changes. With `snapshots=true`, its snapshots are deleted too.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
-    params(InSandbox, ("ifState" = Option<String>, Query, description = "Deletes the sandbox only in this state.")),
+    params(InSandbox, ("ifState" = Option<String>, Query, description = "Deletes the sandbox only in this state."),
+        ("snapshots" = Option<bool>, Query, description = "Also deletes its snapshots. Default: false.")),
     responses((status = 200, body = Done), ByQuery, ByState))]
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Json<Done>> {
-    match params.get("ifState").map(String::as_str) {
-        None => return remove(&state, &id).await,
-        Some("parked") => {}
+    let if_parked = match params.get("ifState").map(String::as_str) {
+        None => false,
+        Some("parked") => true,
         Some(_) => return Err(FieldError::new("ifState", "must be parked or absent").into()),
-    }
+    };
+    let with_snapshots = params::optional(&params, "snapshots", "`true` or `false`")?.unwrap_or(false);
     // A malformed id names no sandbox, so there is nothing to delete.
     if let Ok(id) = id.parse() {
-        state.service.sandboxes().delete_if_parked(&id).await?;
+        match if_parked {
+            true => state.service.sandboxes().delete_if_parked(&id).await?,
+            false => state.service.sandboxes().delete(&id).await?,
+        }
+        if with_snapshots {
+            state.service.snapshots().delete_all_of(&id).await?;
+        }
     }
     Ok(Json(Done::OK))
 }
@@ -170,6 +187,7 @@ fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
         secret_env: secret_env(request.secret_env.clone().unwrap_or_default(), &env)?,
         env,
         metadata: map("metadata", request.metadata.clone().unwrap_or_default())?,
+        checkpoints: Checkpoints::new(&request.checkpoints.unwrap_or_default())?,
     })
 }
 
@@ -200,9 +218,11 @@ fn stages_of(state: &str) -> std::result::Result<Vec<Stage>, FieldError> {
 }
 
 fn to_wire(view: SandboxView) -> Sandbox {
-    let SandboxView { record, image, posture, unenforced, expires_at_ms, running_commands, usage } = view;
+    let SandboxView { record, image, posture, unenforced, expires_at_ms, running_commands, .. } = view;
     let spec = record.spec;
     let disk_quota_bytes = record.disk.is_some().then(|| spec.resources.disk_bytes());
+    let lower = record.disk.as_ref().and_then(|disk| disk.lower());
+    let base = lower.map(|lower| lower.base().to_owned());
     Sandbox {
         sandbox_id: record.id,
         session_key: spec.session_key.to_string(),
@@ -220,12 +240,15 @@ fn to_wire(view: SandboxView) -> Sandbox {
         env_keys: spec.env.into_keys().collect(),
         secret_env: spec.secret_env,
         metadata: spec.metadata,
+        checkpoints: spec.checkpoints.map(Checkpoints::to_wire),
+        checkpoint_id: view.checkpoint,
+        checkpoint_pending: view.checkpoint_pending,
         created_at: time(record.created_at_ms),
         last_active_at: time(record.last_active_ms),
         idle_ttl_ms: spec.idle_ttl.as_millis() as u64,
         expires_at: expires_at_ms.map(time),
         running_commands,
-        usage: usage.map(|usage| Usage {
+        usage: view.usage.map(|usage| Usage {
             memory_bytes: usage.container.memory_bytes,
             pids: usage.container.pids,
             disk_bytes: usage.disk_bytes,
@@ -245,6 +268,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
             swap_bytes: posture.swap_bytes,
             nano_cpus: posture.nano_cpus,
             disk_quota_bytes,
+            base,
             network: posture.network,
             runtime: posture.runtime,
             unenforced,
@@ -258,7 +282,8 @@ fn time(ms: i64) -> Timestamp {
 }
 
 /// Names of requested fields that an existing sandbox does not follow.
-fn ignored(request: &CreateSandbox, requested: &SandboxSpec, found: &SandboxSpec) -> Vec<String> {
+fn ignored(request: &CreateSandbox, requested: &SandboxSpec, reconnected: &Reconnected) -> Vec<String> {
+    let found = &reconnected.spec;
     let differs = [
         ("runtime", request.runtime.is_some() && requested.runtime != found.runtime),
         ("image", request.image.is_some() && requested.image != found.image),
@@ -266,6 +291,7 @@ fn ignored(request: &CreateSandbox, requested: &SandboxSpec, found: &SandboxSpec
         ("env", request.env.is_some() && requested.env != found.env),
         ("secretEnv", request.secret_env.is_some() && requested.secret_env != found.secret_env),
         ("metadata", request.metadata.is_some() && requested.metadata != found.metadata),
+        ("workspace", request.workspace.is_some() && !reconnected.created),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
 }

@@ -96,7 +96,7 @@ async fn serve_connection(
         }
     };
     if let Err(error) = listen::serve::serve(stream, slot, BOUNDS, shutdown, answer).await {
-        // The client went away. Its requests are already logged.
+        // The client disconnected. Its requests are already logged.
         debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
 }

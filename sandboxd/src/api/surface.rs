@@ -68,7 +68,7 @@ impl Routes {
 impl Callers for Routes {
     fn caller(&self, head: &Parts) -> Caller {
         let token = auth::token_of(&head.headers).unwrap_or_default();
-        // Without a name, which the check of the token has set, every request of the caller is a 401.
+        // Without a name, which the check of the token has set, every request of the caller returns 401.
         let name = head.extensions.get::<TokenName>().map(|name| name.0.to_string()).unwrap_or_default();
         self.caller_with(head, &token, name)
     }

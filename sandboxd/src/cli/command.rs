@@ -39,22 +39,14 @@ pub(super) struct CommandArgs {
 impl CommandArgs {
     /// The request for the command, with an id by which it can be killed if a signal arrives.
     pub(super) fn request(&self) -> anyhow::Result<(CommandId, StartCommand)> {
-        let (script, cmd, arguments) = match self.command.as_slice() {
-            [script] => (Some(script.clone()), None, None),
-            [program, rest @ ..] => (None, Some(program.clone()), Some(rest.to_vec())),
-            [] => anyhow::bail!("no command given"),
-        };
         let id = CommandId::random()?;
         let request = StartCommand {
             command_id: Some(id.to_string()),
-            script,
-            cmd,
-            args: arguments,
             cwd: self.cwd.clone(),
             env: Some(variables(&self.env, |name| std::env::var(name).ok())),
             stdin_base64: self.stdin.then(read_stdin).transpose()?,
             timeout_ms: Some(self.timeout.saturating_mul(1000)),
-            ..StartCommand::default()
+            ..program(&self.command)?
         };
         Ok((id, request))
     }
@@ -70,29 +62,37 @@ impl CommandArgs {
         tokio::select! {
             biased;
             signal = interrupts.next() => kill(client, sandbox, id).await.map(|()| signal),
-            code = async { self.forward_output(&mut client.run(sandbox, request).await?).await } => code,
+            code = async { forward_output(&mut client.run(sandbox, request).await?, self.json).await } => code,
         }
     }
+}
 
-    /// Writes the command's output to our own output, and returns its exit code.
-    async fn forward_output(&self, records: &mut Records) -> anyhow::Result<u8> {
-        while let Some(record) = records.next().await {
-            let record = record?;
-            match self.json {
-                true => {
-                    writeln!(io::stdout(), "{}", log_text::escape_json(&serde_json::to_string(&record)?))?
-                }
-                false => output::write(&record)?,
-            }
-            if let Record::Exit { exit_code: code, reason, .. } = record {
-                if reason != EndReason::Exited && !self.json {
-                    writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
-                }
-                return Ok(exit_code::of_command(code));
-            }
+/// The start of a command: a single word is a bash script, several are a program and its arguments.
+pub(super) fn program(words: &[String]) -> anyhow::Result<StartCommand> {
+    let (script, cmd, args) = match words {
+        [script] => (Some(script.clone()), None, None),
+        [program, rest @ ..] => (None, Some(program.clone()), Some(rest.to_vec())),
+        [] => anyhow::bail!("no command given"),
+    };
+    Ok(StartCommand { script, cmd, args, ..StartCommand::default() })
+}
+
+/// Writes a command's output to our own output, and returns its exit code.
+pub(super) async fn forward_output(records: &mut Records, is_json: bool) -> anyhow::Result<u8> {
+    while let Some(record) = records.next().await {
+        let record = record?;
+        match is_json {
+            true => writeln!(io::stdout(), "{}", log_text::escape_json(&serde_json::to_string(&record)?))?,
+            false => output::write(&record)?,
         }
-        anyhow::bail!("the stream ended before the command")
+        if let Record::Exit { exit_code: code, reason, .. } = record {
+            if reason != EndReason::Exited && !is_json {
+                writeln!(io::stderr(), "sandboxd: the command ended: {reason:?}")?;
+            }
+            return Ok(exit_code::of_command(code));
+        }
     }
+    anyhow::bail!("the stream ended before the command")
 }
 
 /// The exit code for a program that could not be started. `None` for any other error.

@@ -1,11 +1,10 @@
 //! `sandboxd cp`: copies files and directories between this machine and a sandbox, as cp(1) does.
 //!
 //! A directory is copied as one archive. [`upload`] packs it and [`download`] unpacks it, which treats everything from a
-//! sandbox as hostile. [`location`] parses the arguments, and [`progress`] draws the bar.
+//! sandbox as hostile. [`location`] parses the arguments.
 
 mod download;
 mod location;
-mod progress;
 mod remote_path;
 mod upload;
 
@@ -15,6 +14,7 @@ use anyhow::Context;
 
 use self::location::Location;
 use self::remote_path::RemotePath;
+pub(super) use self::upload::archive;
 use super::{DaemonArgs, sandboxes};
 use crate::config::Config;
 

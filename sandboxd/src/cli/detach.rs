@@ -21,7 +21,17 @@ pub(super) enum Input {
     Detach(Vec<u8>),
 }
 
+/// [`Self::DEFAULT`].
+impl Default for DetachKeys {
+    fn default() -> Self {
+        Self { name: Self::DEFAULT.into(), keys: vec![0x1d], matched: 0 }
+    }
+}
+
 impl DetachKeys {
+    /// The keys of a terminal for which the user has set none.
+    pub(super) const DEFAULT: &str = "ctrl-]";
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -22,7 +22,7 @@ pub(super) enum Host {
 }
 
 /// Where the configuration goes, and what else is to be done.
-struct Place {
+struct ConfigFile {
     file: &'static str,
     hint: &'static str,
 }
@@ -31,7 +31,7 @@ struct Place {
 const SET_TOKEN: &str = "set SANDBOX_TOKEN to a tool token in the environment of the host";
 
 impl Host {
-    fn place(self) -> Place {
+    fn config_file(self) -> ConfigFile {
         let (file, hint) = match self {
             Self::ClaudeCode => (".mcp.json", SET_TOKEN),
             Self::ClaudeDesktop => (
@@ -44,7 +44,7 @@ impl Host {
             Self::LibreChat => ("librechat.yaml", SET_TOKEN),
             Self::OpenWebUi => ("docker-compose.yml", SET_TOKEN),
         };
-        Place { file, hint }
+        ConfigFile { file, hint }
     }
 
     /// The configuration for a server at `url`. Every URL is quoted as in JSON, which YAML and TOML read too.
@@ -132,7 +132,7 @@ bearer_token_env_var = "SANDBOX_TOKEN""#
 
 /// Prints the configuration to standard output, and where it goes to standard error.
 pub(super) fn print_config(host: Host, url: &str, profile: Profile) -> io::Result<()> {
-    let Place { file, hint } = host.place();
+    let ConfigFile { file, hint } = host.config_file();
     writeln!(io::stderr().lock(), "Add this to {file}. Then {hint}.")?;
     writeln!(io::stdout().lock(), "{}", host.config(url, profile))
 }
@@ -167,7 +167,7 @@ mod tests {
             );
             let name = host.to_possible_value().unwrap().get_name().to_owned();
             assert!(DOCUMENT.contains(&format!("`{name}`")), "docs/mcp.md does not name {name}");
-            assert!(DOCUMENT.contains(host.place().file), "{}", host.place().file);
+            assert!(DOCUMENT.contains(host.config_file().file), "{}", host.config_file().file);
         }
     }
 

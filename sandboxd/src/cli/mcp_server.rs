@@ -53,7 +53,7 @@ struct WrapArgs {
     /// Approve the tool list with this digest, after it has changed
     #[arg(long, value_name = "SHA256", requires = "wrap")]
     tools_hash: Option<String>,
-    /// File that remembers versions and approved tools [default: sandboxd/mcp-pins.json in XDG_STATE_HOME or
+    /// File that stores versions and approved tools [default: sandboxd/mcp-pins.json in XDG_STATE_HOME or
     /// ~/.local/state]
     #[arg(long, value_name = "FILE", requires = "wrap")]
     pins: Option<PathBuf>,

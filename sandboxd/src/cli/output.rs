@@ -15,7 +15,7 @@ pub(super) fn write(record: &Record) -> anyhow::Result<()> {
         Record::Gap { dropped_bytes, .. } => {
             Ok(writeln!(io::stderr(), "sandboxd: {dropped_bytes} bytes of output were dropped")?)
         }
-        Record::Start { .. } | Record::Heartbeat | Record::Exit { .. } => Ok(()),
+        Record::Start { .. } | Record::Heartbeat | Record::Stage(_) | Record::Exit { .. } => Ok(()),
     }
 }
 

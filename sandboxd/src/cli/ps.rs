@@ -7,11 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
 
-use super::{DaemonArgs, sandboxes, text};
+use super::{DaemonArgs, sandboxes, table, text};
 use crate::config::Config;
-
-/// Maximum width of a column whose text comes from clients or images.
-const MAX_COLUMN_CHARS: usize = 40;
 
 const HEADER: [&str; 8] = ["ID", "SESSION", "STATE", "IMAGE", "IDLE", "MEMORY", "DISK", "COMMANDS"];
 
@@ -75,29 +72,22 @@ fn state_name(state: SandboxState) -> &'static str {
     }
 }
 
-/// Writes a table. Each column is as wide as its widest cell.
+/// Writes a table of sandboxes.
 pub(super) fn write_table(out: &mut impl Write, sandboxes: &[Sandbox], now: Timestamp) -> io::Result<()> {
     let rows: Vec<[String; 8]> = std::iter::once(HEADER.map(str::to_owned))
         .chain(sandboxes.iter().map(|sandbox| row(sandbox, now)))
         .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 8] = std::array::from_fn(width);
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
+    table::write(out, &rows)
 }
 
 fn row(sandbox: &Sandbox, now: Timestamp) -> [String; 8] {
-    let untrusted = |value: &str| text::cut(&text::printable(value), MAX_COLUMN_CHARS);
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), text::size);
     let usage = sandbox.usage;
     [
         sandbox.sandbox_id.to_string(),
-        untrusted(&sandbox.session_key),
+        table::untrusted(&sandbox.session_key),
         state_name(sandbox.state).to_owned(),
-        untrusted(&sandbox.image),
+        table::untrusted(&sandbox.image),
         idle(sandbox, now).map_or_else(|| "-".into(), text::span),
         bytes(usage.map(|usage| usage.memory_bytes)),
         bytes(usage.and_then(|usage| usage.disk_bytes)),
@@ -132,6 +122,9 @@ pub(super) mod tests {
             env_keys: Vec::new(),
             secret_env: Default::default(),
             metadata: Default::default(),
+            checkpoints: None,
+            checkpoint_id: None,
+            checkpoint_pending: false,
             created_at: Timestamp::UNIX_EPOCH,
             last_active_at: Timestamp::UNIX_EPOCH,
             idle_ttl_ms: 900_000,

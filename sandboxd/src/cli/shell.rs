@@ -32,7 +32,7 @@ pub struct ShellArgs {
     #[arg(long)]
     new: bool,
     /// Keys that detach from the terminal, which keeps running
-    #[arg(long, default_value = "ctrl-]")]
+    #[arg(long, default_value = DetachKeys::DEFAULT)]
     detach_keys: DetachKeys,
     /// Working directory of a new terminal, relative to the workspace
     #[arg(long)]
@@ -45,7 +45,7 @@ pub struct ShellArgs {
 /// Opens or finds the terminal, and attaches to it until it ends or the user detaches. The exit code is the program's.
 pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
-        io::stdin().is_terminal(),
+        is_possible(),
         "standard input is not a terminal; use `sandboxd run` to run a command without one"
     );
     let client = args.daemon.client(config)?;
@@ -59,22 +59,7 @@ pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode>
         "sandboxd: press {keys} to detach; `sandboxd shell {}` attaches again",
         args.session
     )?;
-    let end = {
-        let raw_mode = RawMode::enter().context("the terminal cannot be set to raw mode")?;
-        let mut attachment = Attachment {
-            client: &client,
-            sandbox: &sandbox,
-            terminal: &terminal,
-            detach: args.detach_keys.clone(),
-            input: raw_mode::read_keys()?,
-            resized: signal(SignalKind::window_change())?,
-            interrupts: Interrupts::listen()?,
-        };
-        let end = attachment.run().await;
-        drop(raw_mode);
-        end
-    };
-    match end? {
+    match attach(&client, &sandbox, &terminal, args.detach_keys.clone()).await? {
         AttachmentEnd::Exited(code) | AttachmentEnd::Interrupted(code) => Ok(ExitCode::from(code)),
         AttachmentEnd::Detached => {
             writeln!(io::stderr(), "\nsandboxd: detached; the terminal keeps running")?;
@@ -85,6 +70,45 @@ pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode>
             Err(explain(error).context(context))
         }
     }
+}
+
+/// Whether there is a terminal to connect.
+pub(super) fn is_possible() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Opens a shell and connects to it until it ends. Returns its exit code, and success if the user detaches.
+pub(super) async fn attach_new(client: &Client, sandbox: &SandboxId) -> anyhow::Result<u8> {
+    let (cols, rows) = window().unzip();
+    let request = OpenTerminal { cols, rows, ..OpenTerminal::default() };
+    let terminal = client.open_terminal(sandbox, &request).await?.terminal_id;
+    match attach(client, sandbox, &terminal, DetachKeys::default()).await? {
+        AttachmentEnd::Exited(code) | AttachmentEnd::Interrupted(code) => Ok(code),
+        AttachmentEnd::Detached => Ok(0),
+        AttachmentEnd::Disconnected(error) => Err(error.into()),
+    }
+}
+
+/// Connects the user's terminal, which has its old mode again at the end.
+async fn attach(
+    client: &Client,
+    sandbox: &SandboxId,
+    terminal: &TerminalId,
+    detach: DetachKeys,
+) -> anyhow::Result<AttachmentEnd> {
+    let raw_mode = RawMode::enter().context("the terminal cannot be set to raw mode")?;
+    let mut attachment = Attachment {
+        client,
+        sandbox,
+        terminal,
+        detach,
+        input: raw_mode::read_keys()?,
+        resized: signal(SignalKind::window_change())?,
+        interrupts: Interrupts::listen()?,
+    };
+    let end = attachment.run().await;
+    drop(raw_mode);
+    end
 }
 
 /// Returns the newest running shell, or opens a terminal if there is none or a new one is requested.

@@ -6,9 +6,11 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Names of other tools, and the command with the same effect.
-const SYNONYMS: [(&str, &str); 20] = [
+pub(crate) const SYNONYMS: [(&str, &str); 23] = [
     ("attach", "shell"),
     ("bash", "shell"),
+    ("checkpoint", "snapshot"),
+    ("clone", "fork"),
     ("console", "shell"),
     ("copy", "cp"),
     ("create", "run"),
@@ -19,12 +21,13 @@ const SYNONYMS: [(&str, &str); 20] = [
     ("kill", "stop"),
     ("open", "shell"),
     ("pause", "park"),
-    ("restore", "shell"),
     ("resume", "shell"),
+    ("rollback", "restore"),
     ("ssh", "shell"),
     ("start", "run"),
     ("suspend", "park"),
     ("top", "ps"),
+    ("undo", "restore"),
     ("unpark", "shell"),
     ("wake", "shell"),
 ];

@@ -7,7 +7,10 @@ mod bind_host;
 #[cfg(test)]
 mod documented;
 mod parse;
+#[cfg(test)]
+mod published;
 mod reader;
+mod remote_store;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +24,9 @@ pub use reader::{Fault, Report, Row};
 use self::reader::Reader;
 use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, EgressSettings, EngineAddress, Limits, ToolTokens, Transport, Upstreams};
+use crate::model::{
+    DiskQuota, EgressSettings, EngineAddress, Limits, RemoteStore, ToolTokens, Transport, Upstreams,
+};
 
 /// Minimum length of the admin token if other machines can connect, in characters.
 pub const MIN_TOKEN_CHARS: usize = 32;
@@ -41,6 +46,8 @@ pub struct Config {
     pub tool_tokens: ToolTokens,
     /// Directory of the database, the instance key and the generated token.
     pub state_dir: PathBuf,
+    /// Remote store of snapshots. `None` is a directory in the state dir.
+    pub remote_store: Option<RemoteStore>,
     /// Directory of the agents' sockets.
     pub run_dir: PathBuf,
     /// Address of the engine.
@@ -121,6 +128,7 @@ impl Config {
         check_token(reader, bind_host.as_ref(), admin_token.as_ref());
         let tool_tokens = reader.optional("SANDBOXD_TOOL_TOKENS_FILE", parse::tool_tokens);
         let state_dir = reader.setting("SANDBOXD_STATE_DIR", &parse::default_state_dir(), parse::directory);
+        let remote_store = remote_store::read(reader);
         let run_dir = reader.setting("SANDBOXD_RUN_DIR", &parse::default_run_dir(), parse::run_dir);
         let engine = reader.engine();
         let oci_runtime = reader.optional("SANDBOXD_RUNTIME", parse::word);
@@ -156,6 +164,7 @@ impl Config {
             admin_token,
             tool_tokens: tool_tokens.unwrap_or_default(),
             state_dir: state_dir?,
+            remote_store: remote_store?,
             run_dir: run_dir?,
             engine: engine?,
             oci_runtime,
@@ -258,6 +267,8 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let orphan_grace =
         reader.setting("SANDBOXD_ORPHAN_GRACE_MS", "86400000", parse::number(1000..=31_536_000_000));
     let disk_budget = reader.setting("SANDBOXD_DISK_BUDGET_MB", "51200", parse::number(0..=1_073_741_824));
+    let bases = reader.setting("SANDBOXD_BASES_MB", "10240", parse::number(0..=1_073_741_824));
+    let snapshots = reader.setting("SANDBOXD_SNAPSHOTS_MB", "51200", parse::number(0..=1_073_741_824));
     let body = reader.setting("SANDBOXD_MAX_BODY_BYTES", "52428800", parse::number(1024..=209_715_200));
     let timeout = reader.setting(
         "SANDBOXD_MAX_COMMAND_TIMEOUT_MS",
@@ -272,6 +283,8 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
         workspace_retention: Duration::from_millis(retention?),
         orphan_grace: Duration::from_millis(orphan_grace?),
         disk_budget_bytes: disk_budget.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
+        bases_bytes: bases? * 1024 * 1024,
+        snapshots_bytes: snapshots.map(|mb| (mb > 0).then_some(mb * 1024 * 1024))?,
         max_body_bytes: body? as usize,
         max_command_timeout: Duration::from_millis(timeout?),
         preview_answer: Duration::from_millis(preview_answer?),

@@ -203,7 +203,7 @@ pub(super) fn tool_tokens(text: &str) -> Result<ToolTokens, String> {
 }
 
 pub(super) fn no_proxy(text: &str) -> Result<Vec<NoProxy>, String> {
-    // Unknown entries are skipped, because the variable is shared with other programs and is no reason not to start.
+    // Unknown entries are skipped, because the variable is shared with other programs and must not prevent a start.
     Ok(list(text)?.iter().filter_map(|entry| NoProxy::parse(entry)).collect())
 }
 

@@ -129,6 +129,22 @@ impl<'a> Reader<'a> {
         self.setting(name, "", parse)
     }
 
+    /// A setting that may be absent, and whose value may have a secret if it is not valid. Then the value is not shown.
+    pub(super) fn guarded<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match self.value(name).map(|value| parse(&value)) {
+            Some(Err(problem)) => {
+                self.row(name, "(not valid)", "environment");
+                self.fault(name, problem);
+                None
+            }
+            Some(Ok(_)) | None => self.optional(name, parse),
+        }
+    }
+
     /// A setting whose value is never shown.
     pub(super) fn secret(&mut self, name: &'static str) -> Option<SecretString> {
         let value = self.value(name);
@@ -177,6 +193,11 @@ impl<'a> Reader<'a> {
         let path = found.unwrap_or_else(|| Path::new(SYSTEM_SOCKET).to_owned());
         self.row("SANDBOXD_DOCKER_SOCKET", &path.to_string_lossy(), source);
         Some(EngineAddress::Unix(path))
+    }
+
+    /// Number of faults so far.
+    pub(super) fn faults(&self) -> usize {
+        self.faults.len()
     }
 
     pub(super) fn fault(&mut self, name: &str, problem: impl Into<String>) {

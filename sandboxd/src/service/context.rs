@@ -1,4 +1,4 @@
-//! What components have in common.
+//! The shared context of the components.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::model::Instance;
 use crate::store::Store;
 
-/// What every component is created from. None of it is a component's state.
+/// Shared parts of every component. None of them is a component's state.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) engine: Engine,

@@ -12,6 +12,7 @@
 //! - `lifecycle`: sandboxes, from create to delete
 //! - `commands`, `terminals`, `files`, `downloads`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is
 //!   reached
+//! - `snapshots`: the files of a sandbox at one time
 
 mod clock;
 mod commands;
@@ -26,6 +27,7 @@ mod mcp_servers;
 mod ownership;
 mod previews;
 mod setup;
+mod snapshots;
 mod start;
 mod storage;
 mod tasks;
@@ -52,6 +54,11 @@ pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
 pub use self::setup::Setup;
+pub use self::snapshots::{
+    ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,
+    ImportOptions, NewSnapshot, Omitted, PackFault, PackProblem, RestoreDone, SnapshotFile, SnapshotOptions,
+    Snapshots,
+};
 pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
 
 use self::context::Context;
@@ -79,6 +86,7 @@ pub struct Service {
     downloads: Downloads,
     previews: Arc<Previews>,
     mcp_servers: Arc<McpServers>,
+    snapshots: Arc<Snapshots>,
 }
 
 impl Service {
@@ -104,14 +112,18 @@ impl Service {
         let history = Arc::new(History::new(&context));
         let egress = Arc::new(Egress::new(&context));
         let lifecycle = Arc::new(Lifecycle::new(&context, &ownership, &storage, &history, &egress).await?);
-        let commands = Arc::new(Commands::new(&context, &lifecycle, &history));
-        let files = Arc::new(Files::new(&lifecycle, &storage));
+        let snapshots = Arc::new(Snapshots::new(&context, &lifecycle, &storage).await?);
+        let park_checkpoints = Arc::downgrade(&snapshots);
+        lifecycle.set_park_checkpoints(park_checkpoints);
+        let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots));
+        let files = Arc::new(Files::new(&lifecycle, &storage, &snapshots));
         let previews = Previews::new(&context, &lifecycle, &egress);
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &lifecycle, &files),
             files,
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
+            snapshots,
             context,
             ownership,
             storage,
@@ -155,6 +167,11 @@ impl Service {
     /// Wrapped servers of sandboxes.
     pub fn mcp_servers(&self) -> &Arc<McpServers> {
         &self.mcp_servers
+    }
+
+    /// Snapshots of sandboxes.
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
     }
 
     /// Bounds that the operator sets.
@@ -207,6 +224,7 @@ impl Service {
     /// The daemon's counters, after an update of those that are counted elsewhere.
     pub fn fresh_metrics(&self) -> &Metrics {
         self.context.metrics.set_history_dropped(self.history.dropped());
+        self.context.metrics.set_checkpoints_pending(self.lifecycle.lacking_checkpoints().len());
         if let Some(space) = self.storage.space() {
             self.context.metrics.set_disk_room(space.free_bytes, space.total_bytes);
         }

@@ -1,17 +1,21 @@
-//! What the operator sets for the service.
+//! The operator's settings of the service.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::engine::ImageSource;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, EgressSettings, Limits, Transport};
+use crate::model::{DiskQuota, EgressSettings, Limits, RemoteStore, Transport};
 
 /// Configuration of the service.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Bounds that the operator sets.
     pub limits: Limits,
+    /// Directory of the daemon's state. Snapshots are below it.
+    pub state_dir: PathBuf,
+    /// Remote store of snapshots. `None` is a directory in the state dir.
+    pub remote_store: Option<RemoteStore>,
     /// Directory of the agents' sockets. Only this installation uses it.
     pub run_dir: PathBuf,
     /// Distinguishes the state dir from a copy of it.

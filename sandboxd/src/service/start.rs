@@ -47,6 +47,16 @@ impl Service {
         // `/v1/ready` publishes this text, and docs/operations.md lists it.
         self.lifecycle.set_waiting_for("sandboxes");
         if !done.restored {
+            // Before the sandboxes accept requests.
+            self.snapshots.block_interrupted().await?;
+            if !self.snapshots.has_remote_store()
+                && let Err(error) = self.snapshots.find_unrecorded().await
+            {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "could not compare the snapshots with the database"
+                );
+            }
             let restored = self.lifecycle.restore_all().await;
             // Also for the sandboxes that were restored before an error.
             self.commands.watch_restored().await;
@@ -66,6 +76,12 @@ impl Service {
         };
         self.context.tasks.wait_up_to(limits::RESTORE_WAIT, restore_publishers).await;
         self.storage.fill_pool(|| self.lifecycle.claimed_disks()).await?;
+        if let Err(error) = self.storage.remove_old_plugins(&self.lifecycle.volume_drivers()).await {
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "could not remove earlier versions of the volume plugin"
+            );
+        }
         self.lifecycle.adopt_originals(&prepared).await?;
         self.lifecycle.set_ready(prepared);
         Ok(())

@@ -13,12 +13,13 @@ use super::Error;
 #[derive(Debug, Clone)]
 pub(in crate::service) struct Tasks {
     tracker: TaskTracker,
+    stopping: CancellationToken,
     closing: CancellationToken,
 }
 
 impl Tasks {
     pub(in crate::service) fn new(tracker: TaskTracker) -> Self {
-        Self { tracker, closing: CancellationToken::new() }
+        Self { tracker, stopping: CancellationToken::new(), closing: CancellationToken::new() }
     }
 
     /// Spawns a task that a stop waits for.
@@ -49,11 +50,17 @@ impl Tasks {
     /// Marks the daemon as stopping. No new requests are served from now on.
     pub(in crate::service) fn stop(&self) {
         self.tracker.close();
+        self.stopping.cancel();
     }
 
     /// Whether the daemon is stopping.
     pub(in crate::service) fn is_stopping(&self) -> bool {
         self.tracker.is_closed()
+    }
+
+    /// Cancelled when the daemon begins to stop.
+    pub(in crate::service) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
     }
 
     /// Ends the tasks that a stop does not wait for.

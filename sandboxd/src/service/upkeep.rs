@@ -1,4 +1,4 @@
-//! What the daemon does periodically, and when the engine reports a change.
+//! Periodic tasks of the daemon, and its reactions to events of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,9 @@ impl Service {
                 self.commands.sweep_feeds(),
                 trim_regularly(),
                 self.follow_engine(),
+                self.keep_snapshots(),
+                self.collect_chunks(),
+                self.make_missed_checkpoints(),
                 self.watch_ownership()
             );
         };
@@ -50,6 +53,62 @@ impl Service {
             for sandbox in self.lifecycle.all() {
                 self.commands.end_overdue(&sandbox);
                 self.lifecycle.retire_if_due(sandbox);
+            }
+        }
+    }
+
+    /// Ends interrupted restores and deletes expired snapshots.
+    async fn keep_snapshots(&self) {
+        let mut ticks = interval(limits::RECONCILE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if self.snapshots.open_store().await.is_err() {
+                // Nothing is removed before the store is open, however long that takes.
+                continue;
+            }
+            if self.check_engine().is_ok()
+                && let Err(error) = self.snapshots.resume_interrupted().await
+            {
+                warn!(error = &error as &dyn std::error::Error, "could not resume interrupted restores");
+            }
+            if let Err(error) = self.snapshots.delete_expired().await {
+                warn!(error = &error as &dyn std::error::Error, "could not delete expired snapshots");
+            }
+        }
+    }
+
+    /// Removes the chunks that no snapshot needs. That can take long, and an interrupted restore must not wait for it.
+    async fn collect_chunks(&self) {
+        let mut ticks = interval(limits::RECONCILE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut collected = Instant::now();
+        loop {
+            ticks.tick().await;
+            let is_due =
+                collected.elapsed() >= limits::COLLECT_EVERY || self.snapshots.needs_collection().await;
+            if !is_due || self.snapshots.open_store().await.is_err() {
+                continue;
+            }
+            collected = Instant::now();
+            if let Err(error) = self.snapshots.collect().await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "could not collect unused chunks of snapshots"
+                );
+            }
+        }
+    }
+
+    /// Makes the snapshots of parked sandboxes that the remote store does not have yet. One can take long.
+    async fn make_missed_checkpoints(&self) {
+        let mut ticks = interval(limits::MISSED_CHECKPOINTS_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if self.check_engine().is_ok() {
+                // It wakes sandboxes, which is much for the stack of one task.
+                Box::pin(self.snapshots.make_missed_checkpoints()).await;
             }
         }
     }
@@ -92,7 +151,7 @@ impl Service {
         self.previews.restart_publishers(None).await
     }
 
-    /// Checks a sandbox when the engine reports a change of its container, and all sandboxes after the engine was away.
+    /// Checks a sandbox when the engine reports a change of its container, and all sandboxes after the engine was unavailable.
     async fn follow_engine(self: &Arc<Self>) {
         let mut was_away = false;
         loop {
@@ -105,7 +164,7 @@ impl Service {
                 let service = Arc::clone(self);
                 self.context.tasks.spawn(async move {
                     let done = service.reconcile().await;
-                    debug!(ok = done.is_ok(), "reconciled after the engine was away");
+                    debug!(ok = done.is_ok(), "reconciled after the engine was unavailable");
                 });
             }
             while let Some(Ok(change)) = changes.next().await {

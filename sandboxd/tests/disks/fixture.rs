@@ -159,7 +159,7 @@ pub(crate) fn has_device(disk: &str) -> bool {
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = Instant::now() + SOON;
     while !condition().await {
-        assert!(Instant::now() < deadline, "waited {SOON:?} in vain until {what}");
+        assert!(Instant::now() < deadline, "timed out after {SOON:?} waiting until {what}");
         tokio::time::sleep(POLL).await;
     }
 }

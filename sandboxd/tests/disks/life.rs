@@ -22,6 +22,7 @@ fn fault<T>(result: Result<T, Error>) -> Option<DiskFault> {
 async fn files_outlive_the_container_and_the_helper() {
     let fixture = Fixture::new().await;
     let disks = fixture.disks().await;
+    assert!(disks.sees_devices(), "a start can tell which disks are mounted");
     let disk = disks.make(64).await.unwrap();
     let first = fixture.sandbox(&disks, &disk, 64).await;
     let about = "stat -c '%U %a' ~ ~/../.local ~/../.local/tmp | tr '\\n' ' '; ls -A ~ | wc -l";
@@ -94,6 +95,25 @@ async fn a_disk_is_never_confused_with_another() {
         disks.remove(name).await.unwrap();
     }
     disks.remove(one.name()).await.unwrap();
+    disks.close().await;
+}
+
+/// A disk that is missing from the list of attached ones would be removed, or its container replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_cannot_be_read_is_an_error() {
+    let fixture = Fixture::new().await;
+    let disks = fixture.disks().await;
+    let disk = disks.make(64).await.unwrap();
+    let attached = disks.attach(&disk, slot()).await.unwrap();
+    let device = std::fs::read_link(fixture.images().await.join(format!("{}.dev", disk.name()))).unwrap();
+    let node = format!("/run/{}", device.file_name().unwrap().to_str().unwrap());
+    // The helper creates the right node itself once this file is removed.
+    fixture.run_in(&fixture.helper(), "0:0", &format!("rm -f {node} && touch {node}")).await;
+    assert!(fault(disks.list().await).is_some());
+    fixture.run_in(&fixture.helper(), "0:0", &format!("rm {node}")).await;
+    assert!(disks.list().await.unwrap().iter().any(|found| found.name == disk.name() && found.attached));
+    attached.release().await.unwrap();
+    disks.remove(disk.name()).await.unwrap();
     disks.close().await;
 }
 

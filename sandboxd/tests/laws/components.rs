@@ -13,15 +13,16 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 11] = [
+const COMPONENTS: [(&str, &str, &[&str]); 12] = [
     ("ownership", "Ownership", &[]),
     ("storage", "Storage", &["ownership"]),
     ("history", "History", &[]),
     ("egress", "Egress", &[]),
     ("lifecycle", "Lifecycle", &["egress", "history", "ownership", "storage"]),
-    ("commands", "Commands", &["history", "lifecycle"]),
+    ("snapshots", "Snapshots", &["lifecycle", "storage"]),
+    ("commands", "Commands", &["history", "lifecycle", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
-    ("files", "Files", &["lifecycle", "storage"]),
+    ("files", "Files", &["lifecycle", "snapshots", "storage"]),
     ("downloads", "Downloads", &["files", "lifecycle"]),
     ("previews", "Previews", &["egress", "lifecycle"]),
     ("mcp_servers", "McpServers", &["lifecycle"]),

@@ -12,7 +12,13 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("state_dir", &["model", "store"]),
     ("telemetry", &[]),
     ("memory", &["model"]),
-    ("service", &["agent", "egress", "engine", "memory", "metrics", "model", "seam", "store"]),
+    (
+        "service",
+        &[
+            "agent", "bases", "egress", "engine", "memory", "metrics", "model", "packs", "seam", "sealed",
+            "store",
+        ],
+    ),
     ("content", &["model", "service"]),
     ("preview", &["content", "model", "service"]),
     ("api", &["content", "metrics", "model", "preview", "service"]),

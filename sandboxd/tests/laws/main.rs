@@ -6,6 +6,7 @@
 mod circles;
 mod components;
 mod exports;
+mod glossary;
 mod layers;
 mod parts;
 mod paths;

@@ -11,12 +11,15 @@ use syn::visit::{self, Visit};
 use crate::paths::{Import, TokenPath, imports_of, paths_of_tokens};
 
 /// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
-const CRATES: [(&str, &str); 7] = [
+const CRATES: [(&str, &str); 10] = [
     ("sandboxd_agents", "agent"),
+    ("sandboxd_bases", "bases"),
     ("sandboxd_egress", "egress"),
     ("sandboxd_engine", "engine"),
     ("sandboxd_metrics", "metrics"),
     ("sandboxd_model", "model"),
+    ("sandboxd_packs", "packs"),
+    ("sandboxd_sealed", "sealed"),
     ("sandboxd_seam", "seam"),
     ("sandboxd_store", "store"),
 ];

@@ -48,7 +48,7 @@ async function run(sandboxId, script, timeoutMs) {
 async function until(what, condition) {
   const deadline = Date.now() + SOON_MS;
   while (!(await condition())) {
-    assert.ok(Date.now() < deadline, `waited in vain until ${what}`);
+    assert.ok(Date.now() < deadline, `timed out after ${SOON_MS} ms waiting until ${what}`);
     await sleep(20);
   }
 }
@@ -163,14 +163,14 @@ const steps = {
     assert.match(await client.getPortUrl(id, 3000), /^http:\/\/.+/);
   },
 
-  async "what is not there is a 404 and not a surprise"(id) {
+  async "unknown objects return 404"(id) {
     await refused(client.waitCommand(id, "cmd_0000000000000000"), /^sandboxd 404: /);
     await refused(client.waitCommand(id, "a/b c"), /^sandboxd 404: /);
     await refused(client.startCommand("unknown", bash("true")), /^sandboxd 404: /);
     await refused(client.readFile("unknown", `${WORKSPACE}/file`), /^sandboxd 404: /);
   },
 
-  async "nobody gets in with another token"(id) {
+  async "other tokens are rejected"(id) {
     process.env.WRONG_TOKEN = "wrong";
     for (const stranger of [new SandboxClient(base, "WRONG_TOKEN"), new SandboxClient(base, "NO_SUCH_VARIABLE")]) {
       await refused(stranger.createOrReconnectSandbox(session("chat:original")), /^sandboxd 401: /);
@@ -184,10 +184,10 @@ const steps = {
   async "a stop may be repeated"(id) {
     for (const one of [id, id, "unknown"]) assert.deepEqual(await client.stopSandbox(one), { ok: true });
     await refused(client.startCommand(id, bash("true")), /^sandboxd 404: /);
-    const anew = await client.createOrReconnectSandbox(session("chat:original"));
-    assert.equal(anew.created, true);
-    assert.equal((await run(anew.sandboxId, "ls -A")).stdout, "", "its files went with it");
-    await client.stopSandbox(anew.sandboxId);
+    const recreated = await client.createOrReconnectSandbox(session("chat:original"));
+    assert.equal(recreated.created, true);
+    assert.equal((await run(recreated.sandboxId, "ls -A")).stdout, "", "its files are deleted");
+    await client.stopSandbox(recreated.sandboxId);
   },
 };
 

@@ -4,7 +4,7 @@
 //! other than the one that cargo built.
 
 #![expect(clippy::unwrap_used, reason = "a soak that cannot continue has found something")]
-#![expect(clippy::print_stdout, reason = "its report is for people")]
+#![expect(clippy::print_stdout, reason = "its report is its output")]
 
 #[path = "../torture/chance.rs"]
 mod chance;

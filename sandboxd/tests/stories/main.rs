@@ -15,6 +15,7 @@ mod lifecycle;
 mod limits;
 mod previews;
 mod security;
+mod snapshots;
 mod support;
 mod surfaces;
 mod terminals;

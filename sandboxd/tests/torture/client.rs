@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
-use sandbox_api::ErrorCode;
 use sandbox_api::command::{Record, StartCommand};
 use sandbox_api::files::{FileToWrite, WriteFiles};
 use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::snapshot::{MakeSnapshot, RestoreSnapshot};
+use sandbox_api::{ErrorCode, SandboxId};
 use sandbox_client::{Client, Error};
 use tokio::time::{sleep, timeout};
 
 use crate::chance::Chance;
-use crate::ledger::Ledger;
+use crate::ledger::{Contents, Ledger};
 use test_daemon::script;
 
 /// The directory for the marks of commands.
@@ -27,7 +28,7 @@ const ACT: Duration = Duration::from_secs(60);
 const MARKED: Duration = Duration::from_secs(15);
 
 /// The actions. More entries mean a higher probability.
-const ACTS: [&str; 20] = [
+const ACTS: [&str; 28] = [
     "write",
     "write",
     "write",
@@ -47,15 +48,26 @@ const ACTS: [&str; 20] = [
     "park",
     "force",
     "marks",
+    "snapshot",
+    "snapshot",
+    "restore",
+    "copy",
+    "fork",
+    "export",
+    "discard",
+    "checkpoints",
     "delete",
 ];
 
+/// Number of files that a session writes.
+const FILES: u64 = 5;
+
 #[derive(Debug)]
 pub(crate) struct ChatClient {
-    client: Client,
-    key: String,
-    chance: Chance,
-    ledger: Ledger,
+    pub(crate) client: Client,
+    pub(crate) key: String,
+    pub(crate) chance: Chance,
+    pub(crate) ledger: Ledger,
     count: u64,
     /// Per action: answered, rejected, interrupted.
     pub(crate) did: BTreeMap<&'static str, [usize; 3]>,
@@ -73,6 +85,8 @@ impl ChatClient {
         let mut act = *self.chance.pick(&ACTS);
         if self.ledger.sandbox.is_none() || self.ledger.may_be_gone {
             act = "create";
+        } else if self.ledger.is_restore_unanswered() {
+            act = "look after restore";
         } else if act == "start" && self.ledger.unanswered().is_some() {
             act = "start again";
         }
@@ -120,6 +134,20 @@ impl ChatClient {
                 self.client.park(&self.sandbox(), true).await.map(drop)
             }
             "marks" => self.check_marks().await,
+            "snapshot" => self.snapshot().await,
+            "restore" => match self.ledger.snapshots().len() as u64 {
+                0 => self.snapshot().await,
+                count => {
+                    let at = self.chance.below(count) as usize;
+                    self.restore(at).await
+                }
+            },
+            "look after restore" => self.look_after_restore().await,
+            "copy" => self.copy().await,
+            "fork" => self.fork().await,
+            "export" => self.export().await,
+            "discard" => self.discard().await,
+            "checkpoints" => self.set_checkpoints().await,
             _ => self.delete().await,
         }
     }
@@ -138,17 +166,17 @@ impl ChatClient {
         1
     }
 
-    fn complain(&mut self, what: String) {
+    pub(crate) fn complain(&mut self, what: String) {
         let at = jiff::Timestamp::now();
         self.found.push(format!("{at} {} ({:?}): {what}", self.key, self.ledger.sandbox));
     }
 
-    fn sandbox(&self) -> sandbox_api::SandboxId {
+    pub(crate) fn sandbox(&self) -> SandboxId {
         self.ledger.sandbox.clone().unwrap()
     }
 
     fn a_path(&mut self) -> String {
-        format!("dir/file-{}", self.chance.below(5))
+        format!("dir/file-{}", self.chance.below(FILES))
     }
 
     async fn create(&mut self) -> Result<(), Error> {
@@ -235,6 +263,65 @@ impl ChatClient {
         }
     }
 
+    /// The files as they are now. `None` if a write without a response may still take effect.
+    pub(crate) async fn present_files(&mut self) -> Result<Option<Contents>, Error> {
+        for path in self.ledger.paths() {
+            self.read(&path).await?;
+        }
+        Ok(self.ledger.contents())
+    }
+
+    async fn snapshot(&mut self) -> Result<(), Error> {
+        let Some(contents) = self.present_files().await? else { return Ok(()) };
+        let made = self.client.make_snapshot(&self.sandbox(), &MakeSnapshot::default()).await?;
+        self.ledger.snapshot_made(made.snapshot.snapshot_id, contents);
+        Ok(())
+    }
+
+    /// Restores one of the acknowledged snapshots.
+    async fn restore(&mut self, at: usize) -> Result<(), Error> {
+        self.present_files().await?;
+        let (snapshot_id, contents) = self.ledger.snapshots()[at].clone();
+        self.ledger.restores(contents);
+        let request = RestoreSnapshot { snapshot_id, force: Some(true) };
+        match self.client.restore_snapshot(&self.sandbox(), &request).await {
+            Ok(_) => self.ledger.restored(),
+            // A restore that the daemon broke off is finished or undone later.
+            Err(error)
+                if error
+                    .code()
+                    .is_some_and(|code| ![ErrorCode::Unavailable, ErrorCode::Internal].contains(&code)) =>
+            {
+                self.ledger.did_not_restore();
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        let found = self.files_of(&self.sandbox()).await?;
+        if self.ledger.contents().as_ref() != Some(&found) {
+            self.complain(format!("a restored snapshot has other files: {:?}", found.keys()));
+        }
+        Ok(())
+    }
+
+    async fn look_after_restore(&mut self) -> Result<(), Error> {
+        let found = self.files_of(&self.sandbox()).await?;
+        if let Err(broken) = self.ledger.found_after_restore(&found) {
+            self.complain(broken);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn files_of(&self, sandbox: &SandboxId) -> Result<Contents, Error> {
+        let mut found = Contents::new();
+        for path in (0..FILES).map(|number| format!("dir/file-{number}")) {
+            if let Some(bytes) = self.client.read_file(sandbox, &path).await? {
+                found.insert(path, String::from_utf8_lossy(&bytes).into_owned());
+            }
+        }
+        Ok(found)
+    }
+
     async fn delete(&mut self) -> Result<(), Error> {
         self.ledger.may_be_gone = true;
         self.client.delete(&self.sandbox()).await?;
@@ -262,10 +349,15 @@ impl ChatClient {
 
     async fn settle_once(&mut self) -> Result<(), Error> {
         self.create().await?;
-        for path in self.ledger.paths() {
-            self.read(&path).await?;
+        if self.ledger.is_restore_unanswered() {
+            self.look_after_restore().await?;
         }
+        self.present_files().await?;
         self.check_marks().await?;
+        for at in 0..self.ledger.snapshots().len() {
+            self.restore(at).await?;
+        }
+        self.remove_copy().await?;
         self.delete().await
     }
 }

@@ -2,7 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sandbox_api::SandboxId;
+use sandbox_api::{SandboxId, SnapshotId};
+
+/// Number of snapshots that are kept.
+const SNAPSHOTS: usize = 6;
+
+/// Contents of files by their paths.
+pub(crate) type Contents = BTreeMap<String, String>;
 
 /// A client's knowledge of its session.
 #[derive(Debug, Default)]
@@ -12,6 +18,10 @@ pub(crate) struct Ledger {
     /// A delete was requested and not answered.
     pub(crate) may_be_gone: bool,
     files: BTreeMap<String, File>,
+    /// The last acknowledged snapshots, and what they have. They outlive the sandbox.
+    snapshots: Vec<(SnapshotId, Contents)>,
+    /// What the files are if an unanswered restore was finished. If it was undone, they are as before.
+    restored: Option<Contents>,
     commands: BTreeMap<String, Started>,
 }
 
@@ -41,6 +51,7 @@ impl Ledger {
             return Ok(());
         }
         self.files.clear();
+        self.restored = None;
         self.commands.clear();
         match before {
             Some(before) if is_promised => {
@@ -52,7 +63,71 @@ impl Ledger {
 
     /// Its sandbox has been deleted for certain.
     pub(crate) fn deleted(&mut self) {
-        *self = Self::default();
+        *self = Self { snapshots: std::mem::take(&mut self.snapshots), ..Self::default() };
+    }
+
+    /// The files, if all of them are known.
+    pub(crate) fn contents(&self) -> Option<Contents> {
+        if self.files.values().any(|file| !file.maybe.is_empty()) {
+            return None;
+        }
+        let known = self.files.iter();
+        Some(known.filter_map(|(path, file)| Some((path.clone(), file.content.clone()?))).collect())
+    }
+
+    pub(crate) fn snapshot_made(&mut self, id: SnapshotId, contents: Contents) {
+        if self.snapshots.len() == SNAPSHOTS {
+            self.snapshots.remove(0);
+        }
+        self.snapshots.push((id, contents));
+    }
+
+    /// A snapshot is about to be deleted, so nothing is known of it any more.
+    pub(crate) fn discards(&mut self, at: usize) -> SnapshotId {
+        self.snapshots.remove(at).0
+    }
+
+    pub(crate) fn snapshots(&self) -> &[(SnapshotId, Contents)] {
+        &self.snapshots
+    }
+
+    /// A restore is requested. Whatever runs ends, and the marks are those of the snapshot.
+    pub(crate) fn restores(&mut self, contents: Contents) {
+        self.ends_all();
+        self.restored = Some(contents);
+    }
+
+    /// The restore was rejected, so nothing has changed.
+    pub(crate) fn did_not_restore(&mut self) {
+        self.restored = None;
+    }
+
+    pub(crate) fn is_restore_unanswered(&self) -> bool {
+        self.restored.is_some()
+    }
+
+    /// The restore is finished.
+    pub(crate) fn restored(&mut self) {
+        let Some(contents) = self.restored.take() else { return };
+        self.files = contents
+            .into_iter()
+            .map(|(path, content)| (path, File { content: Some(content), maybe: Vec::new() }))
+            .collect();
+    }
+
+    /// Checks the files after a restore that was not answered: all are as before, or all are those of the snapshot.
+    pub(crate) fn found_after_restore(&mut self, found: &Contents) -> Result<(), String> {
+        let is_finished = self.restored.as_ref() == Some(found);
+        if is_finished {
+            self.restored();
+            return Ok(());
+        }
+        self.restored = None;
+        if self.contents().as_ref() == Some(found) {
+            return Ok(());
+        }
+        let paths: Vec<&String> = found.keys().collect();
+        Err(format!("an unanswered restore left a mixture: {paths:?}"))
     }
 
     pub(crate) fn writes(&mut self, path: &str, content: &str) {

@@ -4,13 +4,15 @@
 //! `TORTURE_WORLDS` sets the number of daemons. `TORTURE_SEAMS=0` skips the seams, which are the same for every seed.
 
 #![expect(clippy::unwrap_used, reason = "a torture that cannot continue has found something")]
-#![expect(clippy::print_stdout, reason = "its report is for people")]
+#![expect(clippy::print_stdout, reason = "its report is its output")]
 
 mod chance;
 mod client;
+mod copies;
 mod inventory;
 mod ledger;
 mod seams;
+mod snapshots;
 mod traffic;
 mod world;
 

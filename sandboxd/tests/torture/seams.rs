@@ -8,11 +8,12 @@ use sandbox_client::Client;
 use sandboxd::seam;
 
 use crate::inventory;
+use crate::snapshots::{self, Needed};
 use crate::world::World;
 use test_daemon::{outcome, script};
 
 /// Time limit for reaching a seam.
-const SEAM: Duration = Duration::from_secs(20);
+pub(crate) const SEAM: Duration = Duration::from_secs(20);
 
 /// Visits of one seam.
 const VISITS: usize = 2;
@@ -20,8 +21,16 @@ const VISITS: usize = 2;
 /// Seams of a start, with the situation that makes the start reach them.
 const IN_A_START: &str = "start-up ";
 
-/// Seams that only a start reaches.
-const OF_STARTS: [&str; 4] = ["marker.made", "epoch.intent", "epoch.act", "epoch.outcome"];
+/// Seams that only a start reaches. A start that has too little space for snapshots collects unused chunks.
+const OF_STARTS: [&str; 7] = [
+    "marker.made",
+    "epoch.intent",
+    "epoch.act",
+    "epoch.outcome",
+    "collect.stored",
+    "collect.moved",
+    "collect.forgotten",
+];
 
 /// Every way to die at a seam.
 pub(crate) fn cases() -> Vec<String> {
@@ -37,17 +46,24 @@ pub(crate) fn cases() -> Vec<String> {
 pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
     for case in cases {
         world.log(case);
-        match case.strip_prefix(IN_A_START) {
-            Some(seam) => die_in_a_start(world, seam).await,
+        let needed = match case.strip_prefix(IN_A_START) {
+            Some(seam) if seam.starts_with("collect.") => {
+                Needed::Kept(snapshots::die_in_a_collection(world, seam).await)
+            }
+            Some(seam) => {
+                die_in_a_start(world, seam).await;
+                Needed::Nothing
+            }
             None => die_at(world, case).await,
-        }
+        };
         world.start().await;
         world.check(case).await;
+        snapshots::check(world, case, needed).await;
         still_works(world, case).await;
     }
 }
 
-async fn die_at(world: &mut World, case: &str) {
+async fn die_at(world: &mut World, case: &str) -> Needed {
     let (act, visits) = (case.split('.').next().unwrap(), case.ends_with(":2"));
     // `start` seams are reached by a wake and by a create, `remove` seams by a delete.
     let mut sandboxes = Vec::new();
@@ -61,19 +77,37 @@ async fn die_at(world: &mut World, case: &str) {
             world.client.park(sandbox, false).await.unwrap();
         }
     }
+    let needed = snapshots::prepare(world, act, &sandboxes).await;
     world.arm(case);
     for number in 0..=usize::from(visits) {
         // The last request gets no response.
-        let _ = match (act, sandboxes.get(number)) {
-            (_, None) => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
-            ("park", Some(sandbox)) => world.client.park(sandbox, false).await.map(drop),
-            ("wake", Some(sandbox)) => world.client.touch(sandbox, None).await.map(drop),
-            (_, Some(sandbox)) => world.client.delete(sandbox).await.map(drop),
+        let _ = match sandboxes.get(number) {
+            None => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
+            Some(sandbox) => reach(&world.client, act, sandbox, number, &needed).await,
         };
     }
     if !world.dies_within(SEAM).await {
         world.found(format!("{case} was not come to"));
         world.kill().await;
+    }
+    needed
+}
+
+/// Sends the request that reaches the seams of this act.
+async fn reach(
+    client: &Client,
+    act: &str,
+    sandbox: &SandboxId,
+    number: usize,
+    needed: &Needed,
+) -> Result<(), sandbox_client::Error> {
+    match act {
+        "park" => client.park(sandbox, false).await.map(drop),
+        "wake" => client.touch(sandbox, None).await.map(drop),
+        "snapshot" | "restore" | "seed" | "fork" | "discard" => {
+            snapshots::reach(client, act, sandbox, number, needed).await
+        }
+        _ => client.delete(sandbox).await.map(drop),
     }
 }
 
@@ -97,9 +131,13 @@ async fn die_in_a_start(world: &mut World, seam: &str) {
     }
 }
 
-/// Checks that both sessions can be used and deleted after any interruption.
+/// Checks that the sessions can be used and deleted after any interruption.
 async fn still_works(world: &mut World, case: &str) {
-    for key in ["chat:seam-1", "chat:seam-2"] {
+    let keys = ["chat:seam-1", "chat:seam-2", "chat:seam-3", "chat:seam-4"];
+    // Only these cases have the last two.
+    let has_more = case.starts_with("seed.") || case.starts_with("fork.");
+    let used = if has_more { &keys[..] } else { &keys[..2] };
+    for &key in used {
         let works = async {
             let sandbox = create(&world.client, key).await?;
             let said =
@@ -117,7 +155,7 @@ async fn still_works(world: &mut World, case: &str) {
     }
 }
 
-async fn create(client: &Client, key: &str) -> Result<SandboxId, sandbox_client::Error> {
+pub(crate) async fn create(client: &Client, key: &str) -> Result<SandboxId, sandbox_client::Error> {
     let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
     Ok(client.create_or_reconnect(&request).await?.sandbox_id)
 }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::chance::Chance;
 use crate::client::ChatClient;
+use crate::snapshots;
 use crate::world::World;
 
 /// More sessions than may run at once, so that they park each other.
@@ -63,6 +64,7 @@ pub(crate) async fn under(world: &mut World, chance: &mut Chance, continues: imp
         }
     }
     world.check("at the end").await;
+    snapshots::are_sound(world, "at the end").await;
     let lines = did.into_iter().map(|(act, [done, refused, broken])| {
         format!("  {act}: {done} done, {refused} refused, {broken} broken off\n")
     });

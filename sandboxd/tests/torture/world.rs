@@ -17,14 +17,17 @@ use test_daemon::{Home, TOKEN, free_port};
 const READY: Duration = Duration::from_secs(10);
 
 /// Time limit until a request's effect is visible on the host.
-const SETTLED: Duration = Duration::from_secs(30);
+pub(crate) const SETTLED: Duration = Duration::from_secs(30);
 
 /// Time limit of a stop.
 const STOPPED: Duration = Duration::from_secs(40);
 
 pub(crate) const RUNNING_AT_ONCE: &str = "4";
 
-const POLL: Duration = Duration::from_millis(20);
+/// Space for snapshots in MiB, so little that a start has to make room: see [`crate::snapshots`].
+const SNAPSHOTS_MB: &str = "3";
+
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) struct World {
     number: usize,
@@ -40,7 +43,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(number: usize) -> Self {
-        let home = Home::new().set("SANDBOXD_MAX_CONCURRENT", RUNNING_AT_ONCE).set("SANDBOXD_LOG", "info");
+        let home = Home::new()
+            .set("SANDBOXD_MAX_CONCURRENT", RUNNING_AT_ONCE)
+            .set("SANDBOXD_SNAPSHOTS_MB", SNAPSHOTS_MB)
+            .set("SANDBOXD_LOG", "info");
         let port = free_port();
         let client = Client::new(format!("http://127.0.0.1:{port}"), TOKEN).unwrap();
         let _ = fs::remove_file(log_path(number));

@@ -26,7 +26,7 @@ const USER_HEADERS: [&str; 3] = ["x-sandbox-user", "x-openwebui-user-id", "x-lib
 pub struct Shared {
     /// Identifies callers.
     pub callers: Arc<dyn Callers>,
-    /// What calls remember for later ones.
+    /// State that calls keep for later calls.
     pub memory: Memory,
     /// Memory for request bodies.
     pub bodies: Bodies,

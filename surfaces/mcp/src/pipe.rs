@@ -22,7 +22,7 @@ const MAX_WAITING: usize = 16;
 /// Time in which the host may read the last messages after it has closed the input.
 const LAST_MESSAGES: Duration = Duration::from_secs(2);
 
-/// The answer to a frame that is no message.
+/// The answer to a frame that is not a message.
 type Refused = TxJsonRpcMessage<RoleServer>;
 
 /// Exchanges messages with one host.
@@ -33,7 +33,7 @@ pub(crate) struct Pipe<R> {
     framing: Arc<OnceLock<Framing>>,
     output: Option<Sender<Vec<u8>>>,
     writer: Option<JoinHandle<io::Result<()>>>,
-    /// An answer to a message that is no request. It is sent before the next message is read.
+    /// An answer to a message that is not a request. It is sent before the next message is read.
     refusal: Option<Vec<u8>>,
     is_open: bool,
 }
@@ -196,6 +196,6 @@ fn decode(text: &[u8]) -> Decoded {
     if id.is_none() && value.get("method").is_some_and(Value::is_string) {
         return Decoded::Unknown;
     }
-    let problem = "the message is no request, notification or response";
+    let problem = "the message is not a request, notification or response";
     Decoded::Invalid(ErrorData::invalid_request(problem, None), id)
 }

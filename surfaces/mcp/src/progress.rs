@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// alive.
 const MAX_PAUSE: Duration = Duration::from_secs(9);
 
-/// Sends progress notifications to a client that has asked for them.
+/// Sends progress notifications to a client that has requested them.
 pub(crate) struct Notifier {
     client: Option<(Peer<RoleServer>, ProgressToken)>,
     began: Instant,

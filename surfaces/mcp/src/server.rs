@@ -1,6 +1,6 @@
 //! The MCP server: answers requests with the toolbox.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use http::request::Parts;
 use rmcp::model::{
@@ -25,6 +25,12 @@ use crate::subscriptions::{self, Followed, Listener, MAX_RESOURCES, Subscription
 const INSTRUCTIONS: &str = "Tools that run in a sandbox: a Linux machine of this conversation, separate from the user's. \
     Files and running commands are kept between calls.";
 
+/// The tools as every call looks them up. To generate their schemas takes as long as a short command.
+static TOOLS: LazyLock<Vec<McpTool>> = LazyLock::new(|| {
+    let tools = Tool::ALL.into_iter().chain(Tool::WITH_ROOT);
+    tools.map(|tool| to_mcp(tool.definition())).collect()
+});
+
 /// How calls find their caller.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -41,7 +47,7 @@ pub struct Server {
     memory: Memory,
     seal: Seal,
     watches: Watches,
-    /// Those of this connection.
+    /// Subscriptions of this connection.
     subscriptions: Arc<Subscriptions>,
 }
 
@@ -116,7 +122,7 @@ impl ServerHandler for Server {
     }
 
     fn get_tool(&self, name: &str) -> Option<McpTool> {
-        Tool::of_name(name).map(|tool| to_mcp(tool.definition()))
+        TOOLS.iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn list_resources(

@@ -36,10 +36,10 @@ const KEPT_MESSAGES: usize = 4;
 /// the request to close.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of ids that are remembered for one reason.
+/// Maximum number of ids that are kept for one reason.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// What is remembered of sessions that are not open, by their ids.
+/// State of sessions that are not open, by their ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ids {
     /// Ids of sessions that their client has ended.

@@ -152,12 +152,16 @@ pub(crate) struct Followed {
     pub(crate) watch: ResourceWatch,
 }
 
-/// Reports changes of all resources until the request ends.
+/// Reports changes of all resources until the request ends. The request was acknowledged before the watches began, so
+/// each resource is reported once at first: it may have changed in between.
 pub(crate) async fn listen(watches: &Watches, resources: Vec<Followed>, sink: &SubscriptionSink) {
-    let followed = resources.into_iter().map(|resource| {
+    let followed = resources.into_iter().map(|resource| async move {
         let listener = Listener::Request(sink.clone());
         let token = watches.register(resource.toolbox.namespace());
-        follow(resource, listener, token)
+        let _ended = token.clone().drop_guard();
+        if listener.notify(&resource.uri).await {
+            follow(resource, listener, token).await;
+        }
     });
     futures::future::join_all(followed).await;
 }

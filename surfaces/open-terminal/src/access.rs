@@ -1,14 +1,13 @@
 //! Which sandbox a request is for.
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRef, FromRequestParts};
 use http::HeaderMap;
 use http::request::Parts;
 use sandbox_api::SandboxId;
 use sandbox_client::Client;
-use surface_caller::{Caller, Conversation};
+use surface_caller::{Caller, Conversation, Shared};
 use toolbox::{Namespace, Session};
 
-use crate::Server;
 use crate::failure::Failure;
 
 /// Header that names the user.
@@ -51,25 +50,33 @@ impl Chat {
     }
 }
 
-impl FromRequestParts<Server> for Chat {
+impl<S: Send + Sync> FromRequestParts<S> for Chat
+where
+    Shared: FromRef<S>,
+{
     type Rejection = Failure;
 
-    async fn from_request_parts(head: &mut Parts, server: &Server) -> Result<Self, Failure> {
-        let caller = server.shared.callers.caller(head);
+    async fn from_request_parts(head: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let shared = Shared::from_ref(state);
+        let caller = shared.callers.caller(head);
         let conversation = conversation(&caller.token_name, &head.headers)?;
         let name = conversation.session.ok_or_else(|| Failure::bad_request(NO_CHAT))?;
         let Caller { client, background, .. } = caller;
-        let session = Session::new(client.clone(), &conversation.namespace, &name, &server.shared.memory)
+        let session = Session::new(client.clone(), &conversation.namespace, &name, &shared.memory)
             .map_err(|error| Failure::bad_request(format_args!("the chat's id {error}")))?;
         Ok(Self { session, client, background })
     }
 }
 
-impl FromRequestParts<Server> for Visitor {
+impl<S: Send + Sync> FromRequestParts<S> for Visitor
+where
+    Shared: FromRef<S>,
+{
     type Rejection = Failure;
 
-    async fn from_request_parts(head: &mut Parts, server: &Server) -> Result<Self, Failure> {
-        let caller = server.shared.callers.caller(head);
+    async fn from_request_parts(head: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let shared = Shared::from_ref(state);
+        let caller = shared.callers.caller(head);
         let namespace = conversation(&caller.token_name, &head.headers)?.namespace;
         Ok(Self { caller, namespace })
     }

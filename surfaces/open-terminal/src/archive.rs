@@ -30,7 +30,8 @@ use zip::{CompressionMethod, ZipWriter};
 use crate::access::Chat;
 use crate::failure::{Failure, is_missing_file};
 use crate::params::Json;
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 /// Maximum number of paths in a request.
 const MAX_PATHS: usize = 100;

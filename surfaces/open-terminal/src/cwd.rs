@@ -1,8 +1,5 @@
 //! The working directory of a chat. Relative paths begin there, and commands and terminals start there.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use axum::extract::State;
 use sandbox_api::WORKSPACE;
 use serde::Deserialize;
@@ -12,30 +9,8 @@ use crate::access::Chat;
 use crate::discovery::ok;
 use crate::failure::Failure;
 use crate::params::Json;
-use crate::{Answer, Server, paths};
-
-/// Maximum number of chats whose directory is remembered.
-const MAX_CHATS: usize = 10_000;
-
-/// Directories of the chats that have chosen one, by the key of their session. A restart forgets them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Cwds(Arc<Mutex<HashMap<String, String>>>);
-
-impl Cwds {
-    /// The directory of a chat: the workspace if it has not chosen one.
-    pub(crate) fn of(&self, chat: &Chat) -> String {
-        let chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chosen.get(chat.session.key()).map_or_else(|| WORKSPACE.to_owned(), Clone::clone)
-    }
-
-    fn set(&self, chat: &Chat, path: String) {
-        let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if chosen.len() >= MAX_CHATS {
-            chosen.clear();
-        }
-        chosen.insert(chat.session.key().to_owned(), path);
-    }
-}
+use crate::paths;
+use crate::server::{Answer, Server};
 
 #[derive(Deserialize)]
 pub(crate) struct Directory {

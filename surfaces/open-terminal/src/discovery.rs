@@ -1,4 +1,4 @@
-//! What the server offers: its health, features, system prompt and OpenAPI document.
+//! Description of the server: its health, features, system prompt and OpenAPI document.
 
 use std::sync::LazyLock;
 

@@ -7,8 +7,11 @@
 //! The contract is that of open-terminal 0.14. Errors are `{"detail": …}`.
 
 mod access;
+mod address;
 mod archive;
+mod content;
 mod cwd;
+mod cwds;
 mod discovery;
 mod document;
 mod edits;
@@ -26,6 +29,7 @@ mod proxied;
 mod proxy;
 mod reading;
 mod search;
+mod server;
 mod socket;
 mod terminals;
 mod unattached;
@@ -34,51 +38,19 @@ mod upload;
 mod view;
 mod writing;
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::response::Response;
 use axum::routing::{any, delete, get, post};
 use http::StatusCode;
 use surface_caller::Shared;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use cwd::Cwds;
-use edits::Edits;
 use failure::Failure;
-use unattached::Attachments;
-use unauthenticated::Unauthenticated;
-
-/// Maximum number of archives that are packed at once.
-const MAX_ARCHIVES: usize = 4;
-
-/// State of the handlers.
-#[derive(Clone)]
-struct Server {
-    shared: Shared,
-    cwds: Cwds,
-    attachments: Attachments,
-    unauthenticated: Unauthenticated,
-    /// Archives that are packed.
-    archives: Arc<Semaphore>,
-    edits: Edits,
-    shutdown: CancellationToken,
-}
+use server::Server;
 
 /// Creates the routes. Requests that reach them must be authenticated, and their `Host` and `Origin` checked. Only the
 /// WebSocket of a terminal may come without a token.
 pub fn routes(shared: Shared, shutdown: CancellationToken) -> Router {
-    let server = Server {
-        shared,
-        cwds: Cwds::default(),
-        attachments: Attachments::new(shutdown.clone()),
-        unauthenticated: Unauthenticated::default(),
-        archives: Arc::new(Semaphore::new(MAX_ARCHIVES)),
-        edits: Edits::default(),
-        shutdown,
-    };
     Router::new()
         .route("/openapi.json", get(discovery::document))
         .route("/health", get(discovery::health))
@@ -113,7 +85,7 @@ pub fn routes(shared: Shared, shutdown: CancellationToken) -> Router {
         .method_not_allowed_fallback(unknown_method)
         // Each handler has its own limit.
         .layer(DefaultBodyLimit::disable())
-        .with_state(server)
+        .with_state(Server::new(shared, shutdown))
 }
 
 async fn unknown_route() -> Failure {
@@ -126,6 +98,3 @@ async fn unknown_route() -> Failure {
 async fn unknown_method() -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "this route does not support the method")
 }
-
-/// What a handler returns.
-type Answer = Result<Response, Failure>;

@@ -9,7 +9,8 @@ use crate::access::Chat;
 use crate::discovery::ok;
 use crate::failure::Failure;
 use crate::params::Params;
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 /// Maximum number of entries in a response, and in a page of it.
 const MAX_ENTRIES: usize = 10_000;
@@ -32,7 +33,7 @@ pub(crate) async fn list(State(server): State<Server>, chat: Chat, params: Param
     Ok(ok(&json!({ "dir": directory, "writable": is_writable, "entries": entries })))
 }
 
-/// A path that is no directory is reported like a missing one.
+/// Reports a path that is not a directory like a missing one.
 fn no_directory(error: ClientError) -> Failure {
     match Failure::from(error) {
         failure if failure.is_of_file() => Failure::not_found("Directory not found"),

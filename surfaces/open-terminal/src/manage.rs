@@ -12,7 +12,8 @@ use crate::access::Chat;
 use crate::discovery::ok;
 use crate::failure::{Failure, is_missing_file};
 use crate::params::{Json, Params};
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 #[derive(Deserialize)]
 pub(crate) struct MakeDirectory {

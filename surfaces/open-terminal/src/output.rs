@@ -70,6 +70,7 @@ impl Entries {
                 self.next_offset = next_seq.saturating_sub(1);
             }
             Record::Trace(output) => self.next_offset = output.seq,
+            Record::Stage(record) => self.next_offset = record.seq,
             Record::Exit { output_path, .. } => self.log_path = output_path,
             Record::Start { .. } | Record::Heartbeat => {}
         }

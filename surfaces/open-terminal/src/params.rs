@@ -3,13 +3,12 @@
 use std::str::FromStr;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
-use surface_caller::BodyShare;
+use surface_caller::{BodyShare, Shared};
 
-use crate::Server;
 use crate::failure::Failure;
 
 /// Maximum number of parameters in a query.
@@ -72,10 +71,10 @@ impl Params {
     }
 }
 
-impl FromRequestParts<Server> for Params {
+impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Failure;
 
-    async fn from_request_parts(head: &mut Parts, _: &Server) -> Result<Self, Failure> {
+    async fn from_request_parts(head: &mut Parts, _: &S) -> Result<Self, Failure> {
         Self::of(head.uri.query().unwrap_or_default())
     }
 }
@@ -83,12 +82,15 @@ impl FromRequestParts<Server> for Params {
 /// A JSON body, and its share of the memory for bodies. A handler keeps the share as long as it keeps a large argument.
 pub(crate) struct Json<T>(pub(crate) T, pub(crate) BodyShare);
 
-impl<T: DeserializeOwned> FromRequest<Server> for Json<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T>
+where
+    Shared: FromRef<S>,
+{
     type Rejection = Failure;
 
-    async fn from_request(request: Request<Body>, server: &Server) -> Result<Self, Failure> {
+    async fn from_request(request: Request<Body>, state: &S) -> Result<Self, Failure> {
         let (head, body) = request.into_parts();
-        let read = server.shared.bodies.read(&head.headers, body).await;
+        let read = Shared::from_ref(state).bodies.read(&head.headers, body).await;
         let (body, share) = read.map_err(|error| Failure::new(error.status(), error))?;
         // The message may repeat what the caller sent, so only short ones are returned.
         serde_json::from_slice(&body).map(|value| Self(value, share)).map_err(|error| {
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_no_number_is_rejected() {
+    fn text_in_place_of_a_number_is_rejected() {
         for wait in ["NaN", "inf", "-1", "301", "x"] {
             let params = Params::of(&format!("wait={wait}")).unwrap();
             assert!(params.number("wait", 0.0..=300.0).is_err(), "{wait}");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::Answer;
 use crate::access::Chat;
 use crate::discovery::ok;
+use crate::server::Answer;
 
 /// Open WebUI polls it, so it neither opens nor wakes a sandbox.
 pub(crate) async fn list(chat: Chat) -> Answer {

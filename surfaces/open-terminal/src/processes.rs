@@ -15,7 +15,8 @@ use crate::escapes::unescaped;
 use crate::failure::{Failure, is_missing};
 use crate::output::Entries;
 use crate::params::{Json, Params};
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 /// Time limit of a command. The daemon lowers it to its own maximum.
 const TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);

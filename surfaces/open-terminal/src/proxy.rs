@@ -19,11 +19,11 @@ use sandbox_api::{ErrorCode, TOKEN_HEADER};
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::Answer;
 use crate::access::Chat;
+use crate::content::secured;
 use crate::failure::Failure;
 use crate::proxied::Requested;
-use crate::view::secured;
+use crate::server::Answer;
 
 /// How long a server may take to begin its response.
 const RESPONSE: Duration = Duration::from_secs(120);

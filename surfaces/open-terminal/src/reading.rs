@@ -7,11 +7,12 @@ use sandbox_client::{Error as ClientError, FileContent};
 use serde_json::json;
 
 use crate::access::Chat;
+use crate::content::{kind_of, open, shown};
 use crate::discovery::ok;
-use crate::failure::{Failure, is_missing_file};
+use crate::failure::Failure;
 use crate::params::Params;
-use crate::view::{kind_of, shown};
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 /// How much of a file is read to find its lines.
 const MAX_SCAN_BYTES: usize = 64 * 1024 * 1024;
@@ -62,17 +63,6 @@ pub(crate) async fn read(State(server): State<Server>, chat: Chat, params: Param
             ),
         )),
         Err(NoText::Client(error)) => Err(error.into()),
-    }
-}
-
-/// Opens a file, if the chat has a sandbox with it.
-pub(crate) async fn open(chat: &Chat, path: &str) -> Result<FileContent, Failure> {
-    let missing = || Failure::not_found("File not found");
-    let sandbox = chat.find().await?.ok_or_else(missing)?;
-    match chat.client.get_file(&sandbox, path, None).await {
-        Ok(content) => Ok(content),
-        Err(error) if is_missing_file(&error) => Err(missing()),
-        Err(error) => Err(error.into()),
     }
 }
 

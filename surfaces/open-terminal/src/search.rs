@@ -11,7 +11,8 @@ use crate::discovery::ok;
 use crate::failure::Failure;
 use crate::listing::{kind_of, modified};
 use crate::params::Params;
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 /// Results of a request that sets no number, and the maximum.
 const DEFAULT_RESULTS: usize = 50;

@@ -20,10 +20,11 @@ use toolbox::Namespace;
 use tracing::{debug, warn};
 
 use crate::access::{self, Visitor};
-use crate::terminals::{self, Address, is_gone};
+use crate::address::{Address, is_gone};
+use crate::server::{Answer, Server};
+use crate::terminals;
 use crate::unattached::Attachment;
 use crate::unauthenticated::Slot;
-use crate::{Answer, Server};
 
 /// Time in which the first message must arrive.
 const AUTH: Duration = Duration::from_secs(10);

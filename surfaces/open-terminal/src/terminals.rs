@@ -2,42 +2,19 @@
 
 use axum::extract::{Path, State};
 use sandbox_api::terminal::{OpenTerminal, Terminal, TerminalState};
-use sandbox_api::{SandboxId, TerminalId};
 use sandbox_client::{Client, Error as ClientError};
 use serde_json::{Value, json};
 use toolbox::Namespace;
 
 use crate::access::{Chat, Visitor};
+use crate::address::{Address, is_gone};
 use crate::discovery::ok;
-use crate::failure::{Failure, is_missing};
-use crate::{Answer, Server};
+use crate::failure::Failure;
+use crate::server::{Answer, Server};
 
 /// Size of a terminal before its viewer has set one.
 const COLS: u32 = 80;
 const ROWS: u32 = 24;
-
-/// A terminal and its sandbox. Its text selects both, so a WebSocket needs no other header.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
-    pub(crate) sandbox: SandboxId,
-    pub(crate) terminal: TerminalId,
-}
-
-impl Address {
-    fn new(sandbox: &SandboxId, terminal: TerminalId) -> Self {
-        Self { sandbox: sandbox.clone(), terminal }
-    }
-
-    /// Parses an id of this surface.
-    pub(crate) fn parse(id: &str) -> Option<Self> {
-        let (sandbox, terminal) = id.split_once('.')?;
-        Some(Self { sandbox: sandbox.parse().ok()?, terminal: terminal.parse().ok()? })
-    }
-
-    fn text(&self) -> String {
-        format!("{}.{}", self.sandbox, self.terminal)
-    }
-}
 
 pub(crate) async fn open(State(server): State<Server>, chat: Chat) -> Answer {
     let request = OpenTerminal {
@@ -99,25 +76,6 @@ fn failure_of(error: ClientError) -> Failure {
     if is_gone(&error) { no_terminal() } else { error.into() }
 }
 
-/// Whether the terminal or its sandbox does not exist.
-pub(crate) fn is_gone(error: &ClientError) -> bool {
-    is_missing(error, "terminal") || is_missing(error, "sandbox")
-}
-
 fn no_terminal() -> Failure {
     Failure::not_found("Session not found")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_names_the_sandbox_and_the_terminal() {
-        let id = "sbx_0123456789abcdef.trm_0123456789abcdef";
-        assert_eq!(Address::parse(id).unwrap().text(), id);
-        for wrong in ["", ".", "sbx_0123456789abcdef", "trm_0123456789abcdef.sbx_0123456789abcdef", "a.b"] {
-            assert_eq!(Address::parse(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::terminals::{Address, is_gone};
+use crate::address::{Address, is_gone};
 
 /// How long a terminal runs without a viewer.
 const UNATTACHED: Duration = Duration::from_secs(60);

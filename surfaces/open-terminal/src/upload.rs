@@ -21,7 +21,8 @@ use crate::access::Chat;
 use crate::discovery::ok;
 use crate::failure::Failure;
 use crate::params::Params;
-use crate::{Answer, Server, paths};
+use crate::paths;
+use crate::server::{Answer, Server};
 
 /// Name of the field with the file.
 const FIELD: &str = "file";

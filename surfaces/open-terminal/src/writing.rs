@@ -15,7 +15,8 @@ use crate::discovery::ok;
 use crate::edits::{self, EditPermit, Replacement};
 use crate::failure::Failure;
 use crate::params::Json;
-use crate::{Answer, Server, paths, reading};
+use crate::server::{Answer, Server};
+use crate::{content, paths};
 
 /// How long an edit may take once it has begun.
 const EDIT: Duration = Duration::from_secs(60);
@@ -51,7 +52,7 @@ pub(crate) async fn replace(
     Json(replace, _share): Json<Replace>,
 ) -> Answer {
     let path = paths::writable(&replace.path, &server.cwds.of(&chat))?;
-    let opened = reading::open(&chat, &path).await?;
+    let opened = content::open(&chat, &path).await?;
     let permit = server.edits.permit().await?;
     let edited = timeout(EDIT, edit(&chat, &path, opened, replace.replacements, permit)).await;
     edited.unwrap_or_else(|_| Err(Failure::new(StatusCode::GATEWAY_TIMEOUT, LATE)))

@@ -16,14 +16,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use surface_caller::{Conversation, Shared};
 use tokio_util::sync::CancellationToken;
 use toolbox::{Approval, Call, Progress, Toolbox};
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// The description of all tools. It never changes.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document::document().to_string()));
@@ -38,7 +36,7 @@ pub fn routes(shared: Shared) -> Router {
 }
 
 async fn describe() -> Response {
-    ([(CONTENT_TYPE, JSON)], DOCUMENT.clone()).into_response()
+    ([(CONTENT_TYPE, reply::JSON)], DOCUMENT.clone()).into_response()
 }
 
 async fn unknown_route() -> Response {

@@ -1,12 +1,12 @@
 //! Responses: the result of a tool, or why there is none.
 
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use toolbox::{Block, Reply};
 
-use crate::JSON;
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// The result of a call. The host shows an error's text to the model.
 pub(crate) fn response(reply: Reply) -> Response {

@@ -1,5 +1,6 @@
 //! Sandboxes of sandboxd.
 
+mod checkpoints;
 mod files;
 mod status;
 
@@ -13,15 +14,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use jiff::Timestamp;
 use sandbox_api::command::{Output, Record, StartCommand};
-use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, Network, Resources, StringMap};
+use sandbox_api::sandbox::{Checkpoints, CreateSandbox, ListSandboxes, Network, Resources, StringMap};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{Client, upload_stream};
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
 use super::{
-    Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, NetworkMode, NetworkPolicy,
-    Opened, Provider, Result, Running, SandboxId, Status,
+    CheckpointId, Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, NetworkMode,
+    NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
 };
 use crate::chat_key::ChatKey;
 
@@ -46,6 +47,9 @@ pub struct DockerOptions {
     pub network: NetworkPolicy,
     /// Ports that previews may expose, up to 4.
     pub ports: Vec<u16>,
+    /// Number of checkpoints that are kept of each sandbox, 1 to 1000. One is made after each command and each change of
+    /// files. `None` means no checkpoints.
+    pub checkpoints: Option<u32>,
 }
 
 /// Sandboxes of one sandboxd.
@@ -64,7 +68,8 @@ impl Docker {
     }
 
     fn create_request(&self, key: &ChatKey) -> CreateSandbox {
-        let DockerOptions { runtime, idle_ttl, vcpus, memory_mb, network, ports } = &self.options;
+        let DockerOptions { runtime, idle_ttl, vcpus, memory_mb, network, ports, checkpoints } =
+            &self.options;
         let mode = network.mode.as_str();
         CreateSandbox {
             session_key: key.as_str().to_owned(),
@@ -78,6 +83,11 @@ impl Docker {
             // Hosts are added afterwards, because an existing sandbox may have more hosts than the settings.
             network: Some(Network { mode: Some(mode.to_owned()), allow: None }),
             ports: Some(ports.iter().copied().map(u32::from).collect()),
+            checkpoints: checkpoints.map(|keep| Checkpoints {
+                after_command: Some(true),
+                every_ms: None,
+                keep: Some(keep),
+            }),
             ..CreateSandbox::default()
         }
     }
@@ -201,6 +211,18 @@ impl Provider for Docker {
         self.add_hosts(&id, &[host.to_owned()]).await
     }
 
+    async fn checkpoint(&self, sandbox: &SandboxId) -> Result<Option<CheckpointId>> {
+        self.latest_checkpoint(sandbox).await
+    }
+
+    async fn restore(&self, sandbox: &SandboxId, checkpoint: &CheckpointId) -> Result<()> {
+        self.restore_checkpoint(sandbox, checkpoint).await
+    }
+
+    async fn branch(&self, key: &ChatKey, checkpoint: &CheckpointId) -> Result<SandboxId> {
+        self.create_from(key, checkpoint).await
+    }
+
     async fn park(&self, sandbox: &SandboxId) -> Result<()> {
         match self.client.park(&id(sandbox)?, false).await {
             Ok(_) => Ok(()),
@@ -242,8 +264,8 @@ fn event(record: Record) -> Result<Event> {
         Record::Stdout(output) => Event::Stdout(bytes(output)?),
         Record::Stderr(output) => Event::Stderr(bytes(output)?),
         Record::Gap { dropped_bytes, .. } => Event::Missed { bytes: dropped_bytes },
-        // No command of this crate asks for a trace.
-        Record::Heartbeat | Record::Trace(_) => Event::Heartbeat,
+        // No command of this crate asks for a trace or stages.
+        Record::Heartbeat | Record::Trace(_) | Record::Stage(_) => Event::Heartbeat,
         Record::Exit { exit_code, reason, .. } => Event::Ended(End { exit_code, reason }),
     })
 }

@@ -1,7 +1,7 @@
 //! Determines why a clone failed, from the messages of git and the script.
 //!
 //! Only lines that git begins with `fatal:` or `error:` are trusted. Lines from the server begin with `remote:`.
-//! Git's messages are for people and may change. An unknown message is reported unchanged.
+//! Git's messages are human-readable text and may change. An unknown message is reported unchanged.
 
 use secrecy::ExposeSecret;
 

@@ -7,7 +7,7 @@ use bash_tools::tools::anthropic::EditorInput;
 use bash_tools::tools::{Result, Toolkit};
 use futures::future::join_all;
 
-use super::meddler::Meddler;
+use super::concurrent_writer::ConcurrentWriter;
 use crate::fixture::{Fixture, key, limits as limits_of_tools, over_each_provider, run};
 
 over_each_provider!(
@@ -85,16 +85,16 @@ async fn a_directory_that_cannot_be_read_does_not_look_empty() {
 }
 
 async fn changes_by_others_are_not_lost(fixture: &Fixture) {
-    let meddled = |times| {
+    let racing = |times| {
         let limits = SessionLimits { max_open: 2, idle_ttl: Duration::from_secs(600) };
-        let meddler = Meddler::new(&fixture.provider, "echo more >>real/list", times);
-        Toolkit::new(Sessions::new(meddler, None, limits), key("1"), limits_of_tools())
+        let writer = ConcurrentWriter::new(&fixture.provider, "echo more >>real/list", times);
+        Toolkit::new(Sessions::new(writer, None, limits), key("1"), limits_of_tools())
     };
     run(&fixture.tools("1"), "mkdir real; echo one >real/list; ln -s real/list list").await;
-    replace(&meddled(2), "real/list", "one", "1").await.unwrap();
-    insert(&meddled(1), "real/list", 1, "2").await.unwrap();
+    replace(&racing(2), "real/list", "one", "1").await.unwrap();
+    insert(&racing(1), "real/list", 1, "2").await.unwrap();
     assert_eq!(run(&fixture.tools("1"), "cat real/list").await.stdout, "1\n2\nmore\nmore\nmore\n");
-    let words = replace(&meddled(100), "real/list", "1", "x").await.unwrap_err().to_string();
+    let words = replace(&racing(100), "real/list", "1", "x").await.unwrap_err().to_string();
     assert!(words.contains("`path`") && words.contains("nothing was changed"), "{words}");
     replace(&fixture.tools("1"), "list", "1", "one").await.unwrap();
     assert_eq!(run(&fixture.tools("1"), "head -n 1 list").await.stdout, "one\n");

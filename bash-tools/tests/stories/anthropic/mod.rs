@@ -1,6 +1,6 @@
 //! The tools of Anthropic's models.
 
+mod concurrent_writer;
 mod editor;
-mod meddler;
 mod shell;
 mod shell_ends;

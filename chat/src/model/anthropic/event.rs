@@ -83,7 +83,7 @@ pub(super) struct MessageDelta {
 /// A message in one piece, or an error.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Whole {
+pub(super) enum CompleteResponse {
     Message {
         content: Vec<Block>,
         #[serde(default)]

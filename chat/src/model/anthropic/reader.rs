@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::event::{Block, Delta, Event, Whole};
+use super::event::{Block, CompleteResponse, Delta, Event};
 use crate::model::answer::{Progress, Reader};
 use crate::model::calls::{Begun, Calls};
 use crate::model::{EndReason, Error, Piece, Request, Result, messages, opaque, sse};
@@ -132,7 +132,7 @@ impl Reader for EventReader {
 
     fn read_whole(&mut self, answer: Value, pieces: &mut VecDeque<Piece>) -> Result<()> {
         match serde_json::from_value(answer).map_err(garbage)? {
-            Whole::Message { content, stop_reason } => {
+            CompleteResponse::Message { content, stop_reason } => {
                 for (index, block) in (0..).zip(content) {
                     self.begin(index, block, pieces)?;
                     self.complete(index, pieces);
@@ -140,7 +140,7 @@ impl Reader for EventReader {
                 self.stop(Some(stop_reason.as_deref().unwrap_or("end_turn")));
                 Ok(())
             }
-            Whole::Error { error } => Err(Error::Reported { message: messages::of_fault(&error) }),
+            CompleteResponse::Error { error } => Err(Error::Reported { message: messages::of_fault(&error) }),
         }
     }
 

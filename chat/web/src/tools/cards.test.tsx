@@ -38,8 +38,8 @@ describe("a bash card", () => {
   it("keeps the displayed output when the tool fails", () => {
     const part = { id: "kept", output: output({ exitCode: RUNNING, stdout: "so far" }) };
     const { rerender } = render(<ToolView call={call(part)} live latest progress={null} onStop={null} />);
-    rerender(<ToolView call={call({ id: "kept", error: "The sandbox went away." })} live latest progress={null} onStop={null} />);
-    expect(screen.getByRole("alert").textContent).toBe("The sandbox went away.");
+    rerender(<ToolView call={call({ id: "kept", error: "The sandbox stopped." })} live latest progress={null} onStop={null} />);
+    expect(screen.getByRole("alert").textContent).toBe("The sandbox stopped.");
     expect(screen.getByTestId("tool:stdout").textContent).toBe("so far");
     expect(screen.queryByTestId("tool:running")).toBeNull();
   });
@@ -50,8 +50,8 @@ describe("a bash card", () => {
     expect(screen.getByTestId("tool:stdout").closest("[hidden]")).not.toBeNull();
   });
   it("shows a failure of the tool itself", () => {
-    show({ error: "The sandbox went away." });
-    expect(screen.getByRole("alert").textContent).toBe("The sandbox went away.");
+    show({ error: "The sandbox stopped." });
+    expect(screen.getByRole("alert").textContent).toBe("The sandbox stopped.");
   });
   it("accepts output of another shape", () => {
     show({ output: "nonsense", input: 7 });

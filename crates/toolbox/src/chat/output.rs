@@ -125,6 +125,6 @@ pub fn notice(reason: EndReason, timeout_ms: u128) -> Option<String> {
         EndReason::Timeout => Some(format!("Command timed out after {timeout_ms}ms.")),
         EndReason::Killed => Some("Command was ended by a signal.".to_owned()),
         EndReason::Oom => Some("Command was ended because the sandbox ran out of memory.".to_owned()),
-        EndReason::Lost => Some("Command was lost: its sandbox went away.".to_owned()),
+        EndReason::Lost => Some("Command was lost: its sandbox stopped.".to_owned()),
     }
 }

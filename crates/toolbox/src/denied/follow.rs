@@ -111,7 +111,7 @@ impl Follow {
         }
     }
 
-    /// Handles a record that is no denial. Returns whether the stream has ended.
+    /// Handles a record that is not a denial. Returns whether the stream has ended.
     fn skip(&mut self, record: Option<&Result<DenialRecord, Error>>) -> bool {
         match record {
             Some(Ok(DenialRecord::Gone)) => self.state = State::Over,

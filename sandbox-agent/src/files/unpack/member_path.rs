@@ -31,7 +31,7 @@ pub(super) fn checked(member: &[u8]) -> Result<Option<PathBuf>, &'static str> {
 }
 
 /// Whether a link in the directory `from` of the workspace stays inside, judged by its text, because its target may not
-/// exist. This is no security boundary: the agent itself follows no link out of the workspace.
+/// exist. This is not a security boundary: the agent itself follows no link out of the workspace.
 pub(super) fn stays_inside(workspace: &Path, from: &Path, target: &Path) -> bool {
     let (mut depth, rest) = match target.strip_prefix(workspace) {
         Ok(rest) => (0, rest),

@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_protocol::v1::{self, command_event, start_request};
-use agent_protocol::{DEBUG_AND_SECRETS_SINCE, RESOURCE_LIMITS_SINCE, STDIN_AND_READ_ONLY_SINCE};
+use agent_protocol::{
+    DEBUG_AND_SECRETS_SINCE, RESOURCE_LIMITS_SINCE, STAGES_SINCE, STDIN_AND_READ_ONLY_SINCE,
+};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use prost::Message as _;
 use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 use tokio::time::timeout;
 use tonic::Streaming;
 
 use super::{AgentHandle, Error};
-use sandboxd_model::command::{CommandStatus, KilledBy, OutputFile, Started};
+use sandboxd_model::command::{CommandStatus, KilledBy, OutputFile, StageEnd, Started};
+use sandboxd_model::pipeline::StageText;
 use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
 use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, ResourceLimits, command, limits};
 
@@ -207,6 +211,7 @@ fn generation_for(spec: &CommandSpec) -> u32 {
     let since = |is_used: bool, generation| if is_used { generation } else { 0 };
     since(!spec.resource_limits.is_empty(), RESOURCE_LIMITS_SINCE)
         .max(since(spec.debug || !spec.secrets.is_empty(), DEBUG_AND_SECRETS_SINCE))
+        .max(since(spec.stages.as_ref().is_some_and(|stages| !stages.is_empty()), STAGES_SINCE))
         .max(since(spec.open_stdin || spec.read_only, STDIN_AND_READ_ONLY_SINCE))
 }
 
@@ -239,7 +244,19 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
             .map(|secret| v1::Secret { name: secret.name.clone(), value: secret.value.clone() })
             .collect(),
         resource_limits: (!spec.resource_limits.is_empty()).then(|| resource_limits(spec.resource_limits)),
+        stages: match &spec.program {
+            Program::Script(script) => {
+                spec.stages.iter().flatten().map(|stage| stage_of(script, stage)).collect()
+            }
+            Program::Argv { .. } => Vec::new(),
+        },
     }
+}
+
+fn stage_of(script: &str, stage: &StageText) -> v1::PipelineStage {
+    let text = &script[stage.text.clone()];
+    let command = text[..text.floor_char_boundary(limits::MAX_STAGE_COMMAND_BYTES)].to_owned();
+    v1::PipelineStage { command, next: stage.next.unwrap_or(0) as u32 }
 }
 
 fn resource_limits(limits: ResourceLimits) -> v1::ResourceLimits {
@@ -274,7 +291,7 @@ fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
                 command_event::Event::Gap(gap) => {
                     Event::Gap { dropped_bytes: gap.dropped_bytes, next_seq: gap.next_seq }
                 }
-                command_event::Event::Ended(wire) => Event::Ended(ended(&wire)?),
+                command_event::Event::Ended(wire) => Event::Ended { ended: ended(&wire)?, checkpoint: None },
             })
         })
         .boxed()
@@ -282,11 +299,21 @@ fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
 
 fn record(wire: v1::Record) -> command::Record {
     let stream = match wire.stream() {
+        v1::Stream::Stage => return stage_record(wire.seq, &wire.data),
         v1::Stream::Stderr => command::Stream::Stderr,
         v1::Stream::Trace => command::Stream::Trace,
         v1::Stream::Stdout | v1::Stream::Unspecified => command::Stream::Stdout,
     };
-    command::Record { seq: wire.seq, stream, data: wire.data }
+    command::Record { seq: wire.seq, stream, data: wire.data, stage: None }
+}
+
+/// A report that cannot be decoded is one without content.
+fn stage_record(seq: u64, report: &[u8]) -> command::Record {
+    let mut report = v1::StageReport::decode(report).unwrap_or_default();
+    report.command.truncate(report.command.floor_char_boundary(limits::MAX_STAGE_COMMAND_BYTES));
+    let v1::StageReport { command, exit_code, output, output_bytes } = report;
+    let stage = Some(Box::new(StageEnd { command, exit_code, output_bytes }));
+    command::Record { seq, stream: command::Stream::Stage, data: output, stage }
 }
 
 fn status_of(wire: v1::CommandStatus) -> Result<CommandStatus, Error> {
@@ -338,6 +365,7 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
             .output_file
             .map(|file| OutputFile { bytes: file.bytes, is_complete: file.complete }),
         exceeded: exceeded(wire),
+        denials: None,
     })
 }
 
@@ -350,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::{link, pair};
-    use sandboxd_model::{LimitProfile, Secret};
+    use sandboxd_model::{LimitProfile, Secret, pipeline};
 
     #[tokio::test]
     async fn an_agent_that_would_ignore_a_required_field_is_not_called() {
@@ -375,6 +403,7 @@ mod tests {
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),
+            stages: None,
             resource_limits: ResourceLimits::default(),
         };
         let limited = CommandSpec { resource_limits: LimitProfile::Strict.resources(true), ..plain.clone() };
@@ -383,7 +412,9 @@ mod tests {
         let debug = CommandSpec { debug: true, ..plain.clone() };
         let secret = Secret { name: "KEY".into(), value: "value".into() };
         let secrets = CommandSpec { secrets: vec![secret], ..plain.clone() };
-        for spec in [read_only, open_stdin, debug, secrets, limited] {
+        let stages = pipeline::last_pipeline("a | b").ok();
+        let stages = CommandSpec { program: Program::Script("a | b".into()), stages, ..plain.clone() };
+        for spec in [read_only, open_stdin, debug, secrets, limited, stages] {
             assert!(matches!(agent.start(&spec).await, Err(Error::Outdated)));
             assert!(matches!(agent.run(&spec, ReaderId::next()).await.map(drop), Err(Error::Outdated)));
         }

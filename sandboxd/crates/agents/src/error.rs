@@ -118,6 +118,10 @@ fn refusal(kind: Kind) -> Refusal {
         Kind::NotPutBack(fault) => {
             Refusal::NotPutBack { path: fault.path, files: fault.files, kept_in: fault.kept_in }
         }
+        Kind::TreeRejected(fault) => Refusal::TreeRejected {
+            path: String::from_utf8_lossy(&fault.path).into_owned(),
+            problem: fault.problem,
+        },
         Kind::FieldInvalid(fault) => FieldError::new(fault.field, fault.problem).into(),
     }
 }

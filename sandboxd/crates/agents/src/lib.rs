@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod link;
 mod listener;
+mod snapshots;
 mod stdin;
 mod terminal;
 mod tunnels;
@@ -28,6 +29,7 @@ pub use command::{AgentInfo, EventStream, KnownCommand, KnownCommands, ReaderId}
 pub use error::Error;
 pub use files::{ByteStream, ChangeStream, UploadError};
 pub use listener::{DialFn, Duplex, Peer};
+pub use snapshots::{SnapshotPart, SnapshotStream};
 pub use stdin::{Cause, StdinData, Unfinished};
 pub use terminal::TerminalEvents;
 pub use tunnels::{Outgoing, OutgoingConnections, Tunnel};

@@ -26,7 +26,7 @@ use sandboxd_model::limits;
 /// Bytes per stream that may be buffered for an agent before the sender waits.
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
 
-/// Number of cancelled calls that are remembered. Data that still arrives for a forgotten call counts as a fault of
+/// Number of cancelled calls that are kept. Data that still arrives for a removed call counts as a fault of
 /// the peer, and in the end costs the connection. Tunnels are often cancelled, many at a time.
 const MAX_CANCELLED_CALLS: usize = 4 * MAX_CALLS as usize;
 const BROKEN_OFF: Duration = Duration::from_secs(30);
@@ -133,7 +133,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Cancellable<S> {
     }
 }
 
-/// A connection always reads as well, and learns of its end there.
+/// Writes do not check the cancellation, because each connection also reads, which does.
 impl<S: AsyncWrite + Unpin> AsyncWrite for Cancellable<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,

@@ -60,7 +60,7 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// Ends a terminal and everything started from it, and forgets it. Returns when all of its processes have
+    /// Ends a terminal and everything started from it, and removes it. Returns when all of its processes have
     /// ended.
     pub async fn close_terminal(&self, id: &TerminalId) -> Result<(), Error> {
         let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
@@ -78,7 +78,7 @@ impl AgentHandle {
         let request = v1::ViewTerminalRequest { terminal_id: id.to_string(), after, history };
         let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
         let events = within(limits::AGENT_CALL, client.view(request)).await?.into_inner();
-        Ok(events.map(|event| heard(event?)).boxed())
+        Ok(events.map(|event| decode_event(event?)).boxed())
     }
 }
 
@@ -125,7 +125,7 @@ fn ended(wire: &v1::TerminalEnded) -> Result<TerminalEnded, Error> {
     Ok(TerminalEnded { reason, exit_code: wire.exit_code, signal, at_ms: wire.ended_at_ms })
 }
 
-fn heard(wire: v1::TerminalEvent) -> Result<TerminalEvent, Error> {
+fn decode_event(wire: v1::TerminalEvent) -> Result<TerminalEvent, Error> {
     Ok(match wire.event.ok_or(Error::Malformed { missing: "event" })? {
         terminal_event::Event::Size(wire) => TerminalEvent::Size(size(wire)),
         terminal_event::Event::Output(v1::TerminalOutput { data, after }) => {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::handshake::{self, Verdict};
 use super::inspect::{self, Mismatch, Protocol};
 use super::one_way::one_way;
-use super::{Broken, Expected, Far, Meter, other, web};
+use super::{Broken, Expected, Meter, RemoteEndpoint, other, web};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
 
@@ -16,7 +16,7 @@ use sandboxd_model::limits;
 /// sent must be for that host. Dropping the future breaks both ends.
 pub async fn carry<N: AsyncRead + AsyncWrite + Unpin>(
     near: N,
-    mut far: Far,
+    mut far: RemoteEndpoint,
     expected: Option<&Expected>,
     meter: &Meter,
 ) -> Result<(), Broken> {
@@ -38,7 +38,7 @@ pub async fn carry<N: AsyncRead + AsyncWrite + Unpin>(
 
 async fn checked<N: AsyncRead + AsyncWrite + Unpin>(
     mut near: N,
-    far: &mut Far,
+    far: &mut RemoteEndpoint,
     expected: &Expected,
     meter: &Meter,
 ) -> Result<(), Broken> {
@@ -60,7 +60,7 @@ async fn checked<N: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Returns when the server speaks first or closes the connection.
-async fn server_speaks(far: &Far) -> Result<Protocol, Mismatch> {
+async fn server_speaks(far: &RemoteEndpoint) -> Result<Protocol, Mismatch> {
     let mut first = [0; 9];
     let is_http = if far.early.is_empty() {
         // The next read reports how the connection ended.
@@ -75,7 +75,7 @@ async fn server_speaks(far: &Far) -> Result<Protocol, Mismatch> {
 async fn other<N: AsyncRead + AsyncWrite>(
     (near_reads, near_writes): (ReadHalf<N>, WriteHalf<N>),
     read: BytesMut,
-    far: &mut Far,
+    far: &mut RemoteEndpoint,
     meter: &Meter,
 ) -> Result<(), Broken> {
     let early = std::mem::take(&mut far.early);
@@ -92,7 +92,7 @@ async fn other<N: AsyncRead + AsyncWrite>(
 async fn tls<N: AsyncRead + AsyncWrite>(
     (near_reads, near_writes): (ReadHalf<N>, WriteHalf<N>),
     read: (BytesMut, usize),
-    far: &mut Far,
+    far: &mut RemoteEndpoint,
     expected: &Expected,
     meter: &Meter,
 ) -> Result<(), Broken> {
@@ -110,7 +110,7 @@ async fn tls<N: AsyncRead + AsyncWrite>(
 async fn raw<N: AsyncRead + AsyncWrite>(
     (near_reads, near_writes): (ReadHalf<N>, WriteHalf<N>),
     head: Bytes,
-    far: &mut Far,
+    far: &mut RemoteEndpoint,
     meter: &Meter,
 ) -> Result<(), Broken> {
     let early = std::mem::take(&mut far.early);

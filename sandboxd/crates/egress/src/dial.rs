@@ -13,14 +13,14 @@ use sandboxd_model::limits;
 
 /// A connection to a host. Dropping it before [`finish`](Self::finish) resets it.
 #[derive(Debug)]
-pub struct Far {
+pub struct RemoteEndpoint {
     pub(super) stream: TcpStream,
     /// Bytes that arrived before anything could read them.
     pub(super) early: Bytes,
     is_finished: bool,
 }
 
-impl Far {
+impl RemoteEndpoint {
     pub(super) fn new(stream: TcpStream, early: Bytes) -> Self {
         // If the connection is already broken, the first read reports it.
         let _ = stream.set_nodelay(true);
@@ -33,7 +33,7 @@ impl Far {
     }
 }
 
-impl Drop for Far {
+impl Drop for RemoteEndpoint {
     fn drop(&mut self) {
         if !self.is_finished {
             let _ = self.stream.set_zero_linger();
@@ -42,13 +42,13 @@ impl Drop for Far {
 }
 
 /// Connects to the first address that responds. Tries one after the other.
-pub(super) async fn first(addresses: &[SocketAddr]) -> Result<Far, Error> {
+pub(super) async fn first(addresses: &[SocketAddr]) -> Result<RemoteEndpoint, Error> {
     let began = Instant::now();
     let mut last = Error::Timeout;
     for address in addresses {
         let left = limits::EGRESS_CONNECT.saturating_sub(began.elapsed()).min(limits::EGRESS_CONNECT_EACH);
         match timeout(left, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(Far::new(stream, Bytes::new())),
+            Ok(Ok(stream)) => return Ok(RemoteEndpoint::new(stream, Bytes::new())),
             Ok(Err(source)) => last = failed(source),
             Err(_) => last = Error::Timeout,
         }

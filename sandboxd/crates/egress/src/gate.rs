@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::blocked::Blocked;
 use super::here::Here;
 use super::resolve::Resolver;
-use super::{BlockedPort, Error, Far, PublishedAt, address, dial, upstream};
+use super::{BlockedPort, Error, PublishedAt, RemoteEndpoint, address, dial, upstream};
 use sandboxd_model::{EgressSettings, Host, NetworkPolicy, limits};
 
 /// Decides and connects. The daemon has one.
@@ -53,7 +53,7 @@ impl Gate {
         host: &Host,
         port: u16,
         lookups: &Arc<Semaphore>,
-    ) -> Result<Far, Error> {
+    ) -> Result<RemoteEndpoint, Error> {
         self.judge(policy, host, port).map_err(Error::denied)?;
         let addresses = self.addresses(host, port, lookups).await;
         match self.settings.upstreams.of(host, port) {

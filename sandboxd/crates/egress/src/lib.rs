@@ -30,7 +30,7 @@ mod tests;
 pub use blocked::{BlockedPort, PublishedAt};
 pub use broken::Broken;
 pub use carry::carry;
-pub use dial::Far;
+pub use dial::RemoteEndpoint;
 pub use error::Error;
 pub use gate::Gate;
 pub use inspect::Expected;

@@ -15,16 +15,16 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::dial::failed;
-use super::{Error, Far};
+use super::{Error, RemoteEndpoint};
 use sandboxd_model::{Host, Upstream, limits};
 
 /// Connects to a host through a proxy, with CONNECT.
-pub(super) async fn connect(upstream: &Upstream, host: &Host, port: u16) -> Result<Far, Error> {
+pub(super) async fn connect(upstream: &Upstream, host: &Host, port: u16) -> Result<RemoteEndpoint, Error> {
     let connected = timeout(limits::EGRESS_CONNECT, connect_untimed(upstream, host, port)).await;
     connected.map_err(|_| Error::Timeout)?
 }
 
-async fn connect_untimed(upstream: &Upstream, host: &Host, port: u16) -> Result<Far, Error> {
+async fn connect_untimed(upstream: &Upstream, host: &Host, port: u16) -> Result<RemoteEndpoint, Error> {
     let stream = TcpStream::connect((upstream.host(), upstream.port())).await.map_err(failed)?;
     let io = |error: hyper::Error| Error::Unreachable { source: std::io::Error::other(error) };
     let mut builder = http1::Builder::new();
@@ -39,7 +39,7 @@ async fn connect_untimed(upstream: &Upstream, host: &Host, port: u16) -> Result<
     let upgraded = hyper::upgrade::on(answer).await.map_err(io)?;
     let parts = upgraded.downcast::<TokioIo<TcpStream>>();
     let parts = parts.map_err(|_| Error::Unreachable { source: std::io::ErrorKind::Other.into() })?;
-    Ok(Far::new(parts.io.into_inner(), parts.read_buf))
+    Ok(RemoteEndpoint::new(parts.io.into_inner(), parts.read_buf))
 }
 
 fn request(upstream: &Upstream, host: &Host, port: u16) -> Result<Request<Empty<Bytes>>, Error> {

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
-use super::{Broken, Expected, Far, Meter};
+use super::{Broken, Expected, Meter, RemoteEndpoint};
 use sandboxd_metrics::Direction;
 use sandboxd_model::limits;
 
@@ -38,7 +38,7 @@ struct ForAnotherHost;
 pub(super) async fn serve<N: AsyncRead + AsyncWrite + Unpin>(
     near: N,
     head: Bytes,
-    far: &mut Far,
+    far: &mut RemoteEndpoint,
     expected: &Expected,
     meter: &Meter,
 ) -> Result<(), Broken> {

@@ -6,12 +6,13 @@
 
 use std::path::Path;
 
-use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType, MountVolumeOptions};
+use bollard::models::MountVolumeOptions;
 use bollard::query_parameters::{
-    ContainerArchiveInfoOptions, CreateContainerOptions, ListContainersOptions, UploadToContainerOptions,
+    ContainerArchiveInfoOptions, ListContainersOptions, UploadToContainerOptions,
 };
 use sha2::{Digest, Sha256};
 
+use super::carrier::volume_mount;
 use super::labels::INSTANCE;
 use super::tar::Archive;
 use super::{Engine, Error};
@@ -46,7 +47,7 @@ impl Engine {
         let carrier = format!("{}{digest}", self.carrier_prefix());
         // Left by a start that was interrupted.
         self.remove_container(&carrier).await?;
-        self.create_carrier(&carrier, &volume, digest, image).await?;
+        self.create_agent_carrier(&carrier, &volume, digest, image).await?;
         let filled = self.fill(&carrier, &content, ca_bundle).await;
         let removed = self.remove_container(&carrier).await;
         filled.and(removed).map(|()| volume)
@@ -73,33 +74,17 @@ impl Engine {
         format!("sandboxd-agent-upload-{}-", self.instance.id())
     }
 
-    async fn create_carrier(&self, name: &str, volume: &str, digest: &str, image: &str) -> Result<(), Error> {
-        let mount = Mount {
-            typ: Some(MountType::VOLUME),
-            source: Some(volume.into()),
-            target: Some(AGENT_DIR.into()),
-            volume_options: Some(MountVolumeOptions {
-                no_copy: Some(true),
-                labels: Some([(LABEL.into(), digest.into())].into()),
-                ..MountVolumeOptions::default()
-            }),
-            ..Mount::default()
-        };
-        let body = ContainerCreateBody {
-            image: Some(image.into()),
-            entrypoint: Some(vec!["/never-started".into()]),
-            network_disabled: Some(true),
-            labels: Some([(INSTANCE.into(), self.instance.id().into())].into()),
-            host_config: Some(HostConfig {
-                mounts: Some(vec![mount]),
-                network_mode: Some("none".into()),
-                ..HostConfig::default()
-            }),
-            ..ContainerCreateBody::default()
-        };
-        let options = CreateContainerOptions { name: Some(name.into()), ..Default::default() };
-        let create = self.docker.create_container(Some(options), body);
-        self.call("create agent carrier", limits::ENGINE_CALL, create).await.map(drop)
+    async fn create_agent_carrier(
+        &self,
+        name: &str,
+        volume: &str,
+        digest: &str,
+        image: &str,
+    ) -> Result<(), Error> {
+        let labels = Some([(LABEL.into(), digest.into())].into());
+        let options = MountVolumeOptions { labels, ..MountVolumeOptions::default() };
+        self.create_carrier("create agent carrier", name, image, volume_mount(volume, AGENT_DIR, options))
+            .await
     }
 
     async fn fill(&self, carrier: &str, content: &[u8], ca_bundle: Option<&[u8]>) -> Result<(), Error> {

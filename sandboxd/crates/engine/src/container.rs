@@ -17,6 +17,7 @@ use tracing::warn;
 use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::own::runs;
 use super::posture::posture_of;
+use super::settings::lower_of;
 use super::tar::Archive;
 use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
 use sandboxd_model::layout::{
@@ -127,7 +128,12 @@ impl Engine {
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
         let create = self.docker.create_container(Some(options), body);
         match self.call("create container", limits::ENGINE_CALL, create).await {
-            // A new container needs nothing else that could be absent.
+            // A new container needs nothing else that could be absent, except the plugin of a disk over a base.
+            Err(error @ Error::Absent { .. })
+                if lower_of(plan).is_some() && self.has_image(&plan.image).await? =>
+            {
+                Err(error)
+            }
             Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
             other => other.map(drop),
         }
@@ -245,7 +251,7 @@ impl Engine {
             Err(Error::Absent { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
-        // Never by force: if that fails, the engine forgets the labels, and the volume never has an owner again.
+        // Never by force: if that fails, the engine loses the labels, and the volume never has an owner again.
         let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
         match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
             // The container is gone, so there is no mount.

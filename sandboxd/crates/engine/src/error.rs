@@ -161,6 +161,14 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
+    /// The volume plugin's program cannot be read.
+    #[error("cannot read the volume plugin's program {}", path.display())]
+    VolumePluginProgram {
+        /// Path of the program.
+        path: PathBuf,
+        /// Error of the system.
+        source: std::io::Error,
+    },
     /// The agent's program cannot be read.
     #[error("cannot read the agent's program {}", path.display())]
     AgentProgram {

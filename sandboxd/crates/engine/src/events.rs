@@ -27,7 +27,7 @@ pub struct Change {
 
 impl Engine {
     /// The events of the sandboxes' containers, beginning with those since `since_ms`. The labels are not verified:
-    /// an event says where to look, and nothing else. Ends with an error when the engine goes away.
+    /// an event says where to look, and nothing else. Ends with an error when the connection to the engine is lost.
     pub fn changes(&self, since_ms: i64) -> impl Stream<Item = Result<Change, Error>> + Send + use<> {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let filters = HashMap::from([
@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// An item for each new epoch of this instance since `since_ms`, whichever daemon created it. Ends with an
-    /// error when the engine goes away.
+    /// error when the connection to the engine is lost.
     pub fn new_epochs(&self, since_ms: i64) -> impl Stream<Item = Result<(), Error>> + Send + use<> {
         let filters = HashMap::from([
             ("type".to_owned(), vec![EventMessageTypeEnum::VOLUME.to_string()]),

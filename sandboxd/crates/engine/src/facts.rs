@@ -28,6 +28,8 @@ pub struct Facts {
     pub cgroup_version: Option<u8>,
     /// Whether containers continue to run while the engine restarts.
     pub live_restore: bool,
+    /// Version of the kernel of the engine's machine.
+    pub kernel: String,
     /// Operating system of the engine's machine.
     pub operating_system: String,
     /// Names of the installed OCI runtimes.
@@ -35,6 +37,9 @@ pub struct Facts {
     /// How far the engine's clock is ahead of the daemon's.
     pub clock_ahead: Option<SignedDuration>,
 }
+
+/// The first kernel that mounts an EROFS image in a file without a loop device.
+const MOUNTS_IMAGES: Version = Version::of(6, 12, 0);
 
 impl Engine {
     /// Asks the engine for its information.
@@ -81,6 +86,7 @@ impl Facts {
                 Some(SystemInfoCgroupVersionEnum::EMPTY) | None => None,
             },
             live_restore: info.live_restore_enabled.unwrap_or(false),
+            kernel: info.kernel_version.unwrap_or_default(),
             operating_system: info.operating_system.unwrap_or_default(),
             runtimes,
             clock_ahead: clock.map(|clock| clock.duration_since(now)),
@@ -95,6 +101,11 @@ impl Facts {
     /// Whether root in a container is another user on the engine's machine.
     pub fn remaps_users(&self) -> bool {
         self.has("userns") || self.is_rootless()
+    }
+
+    /// Whether the kernel mounts images in files (CONFIG_EROFS_FS_BACKED_BY_FILE). True if its version is not known.
+    pub fn mounts_images(&self) -> bool {
+        Version::parse(&self.kernel).is_none_or(|version| version >= MOUNTS_IMAGES)
     }
 
     fn has(&self, option: &str) -> bool {
@@ -256,6 +267,17 @@ mod tests {
         let debian = facts("20.10.24+dfsg1", "1.1.5+ds1", "1.1.5+ds1-1+deb12u1").warnings();
         assert!(debian[0].contains("unless 1.1.5+ds1-1+deb12u1 has it"), "{debian:?}");
         assert!(debian[2].contains("20.10.24 is older than 29.5.1"), "{debian:?}");
+    }
+
+    #[test]
+    fn old_kernels_mount_no_images() {
+        let facts = |kernel: &str| Facts { kernel: kernel.into(), ..Facts::default() };
+        for new in ["6.12.0", "6.18.44-fc-v669", "6.12.9+deb13-amd64", "7.0.0-rc1", ""] {
+            assert!(facts(new).mounts_images(), "{new}");
+        }
+        for old in ["6.1.0-41-amd64", "6.11.10", "5.15.0-91-generic"] {
+            assert!(!facts(old).mounts_images(), "{old}");
+        }
     }
 
     #[test]

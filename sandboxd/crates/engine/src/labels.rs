@@ -129,6 +129,7 @@ impl SandboxLabels {
                 metadata: metadata.ok()?.unwrap_or_default(),
                 env: StringMap::new(),
                 secret_env: Vec::new(),
+                checkpoints: None,
             },
         })
     }

@@ -6,6 +6,7 @@
 
 mod agent_volume;
 mod base_image;
+mod carrier;
 mod client;
 mod container;
 mod disk_fault;
@@ -27,6 +28,7 @@ mod settings;
 mod tar;
 mod unix_transport;
 mod usage;
+mod volume_plugin;
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -35,9 +37,11 @@ use std::time::{Duration, Instant};
 use bollard::Docker;
 use tokio::time::timeout;
 
+/// Name of the volume plugin's program, which is beside the agent's.
+pub use ::volume_plugin::PROGRAM as VOLUME_PLUGIN;
 pub use container::{Found, Inspected, Status, VolumePresence};
 pub use disk_fault::DiskFault;
-pub use disks::{Attached, DiskPool, DiskUse, Disks, Space};
+pub use disks::{Attached, BaseUse, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
 pub use events::Change;
 pub use facts::Facts;

@@ -30,7 +30,7 @@ use sandboxd_model::{SessionKey, UidSlot, limits};
 /// Directory of the socket in the container. Publishers of earlier versions use these names, so they must not change.
 const SOCKET_DIR: &str = "/.sandbox/door";
 
-/// Name of the socket, on the host and in the container.
+/// Name of the socket, on the host and in the container. Publishers of earlier versions use it, as [`SOCKET_DIR`].
 pub const PUBLISHER_SOCKET: &str = "door.sock";
 
 /// socat has one process for each connection, and one that listens.

@@ -17,7 +17,7 @@ use sandboxd_model::layout::{
     AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, PROFILE_NAME, PROFILE_TARGET, RUN_DIR,
     SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
 };
-use sandboxd_model::{Instance, Resources};
+use sandboxd_model::{Disk, Instance, Lower, Resources, UidSlot};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -264,7 +264,10 @@ fn mounts(plan: &ContainerPlan, instance: &Instance) -> Vec<Mount> {
         ..Mount::default()
     };
     let labels = plan.labels.to_map(instance);
-    let disk = plan.disk_device.clone().map(disk_driver);
+    let disk = plan.disk_device.clone().map(|device| match (&plan.labels.disk, lower_of(plan)) {
+        (Some(disk), Some(lower)) => base_driver(disk, lower, plan.labels.slot),
+        _ => disk_driver(device),
+    });
     let mut mounts = vec![
         volume(volume_name(&plan.labels.id), VOLUME_DIR, false, Some(labels), disk),
         volume(plan.agent_volume.clone(), AGENT_DIR, true, None, None),
@@ -291,6 +294,21 @@ pub(super) fn disk_driver(device: String) -> MountVolumeOptionsDriverConfig {
     MountVolumeOptionsDriverConfig {
         name: Some("local".into()),
         options: Some(options.map(|(name, value)| (name.to_owned(), value)).into()),
+    }
+}
+
+/// What the sandbox's disk is used over.
+pub(super) fn lower_of(plan: &ContainerPlan) -> Option<&Lower> {
+    plan.labels.disk.as_ref()?.lower()
+}
+
+/// Options with which the volume plugin mounts a disk over a base, whose files then belong to this user.
+pub(super) fn base_driver(disk: &Disk, lower: &Lower, owner: UidSlot) -> MountVolumeOptionsDriverConfig {
+    let uid = owner.uid().to_string();
+    let options = [("disk", disk.name()), ("base", lower.base()), ("uid", &uid)];
+    MountVolumeOptionsDriverConfig {
+        name: Some(lower.driver().into()),
+        options: Some(options.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
     }
 }
 

@@ -196,6 +196,7 @@ pub(super) fn stream(stream: Stream) -> &'static str {
         Stream::Stdout => "stdout",
         Stream::Stderr => "stderr",
         Stream::Trace => "trace",
+        Stream::Stage => "stage",
     }
 }
 

@@ -40,6 +40,9 @@ const COMMAND_BUCKETS: [f64; 10] = [0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.
 /// Upper bounds of the histogram of calls to the engine, in seconds.
 const ENGINE_BUCKETS: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 5.0, 20.0, 60.0];
 
+/// Upper bounds of the histograms of snapshots and restores, in seconds.
+const SNAPSHOT_BUCKETS: [f64; 9] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The metrics of one daemon.
@@ -58,6 +61,15 @@ pub struct Metrics {
     egress_decisions: Family<DecisionLabels, Counter>,
     egress_bytes: Family<DirectionLabels, Counter>,
     egress_open: Gauge,
+    snapshot_time: Histogram,
+    restore_time: Histogram,
+    snapshot_new: Counter,
+    snapshot_shared: Counter,
+    checkpoint_failures: Counter,
+    checkpoints_pending: Gauge,
+    snapshots_stored: Gauge,
+    bases: Counter,
+    copies: Counter,
     disk_free: Gauge,
     disk_total: Gauge,
     process: Process,
@@ -81,6 +93,15 @@ impl Metrics {
             egress_decisions: Family::default(),
             egress_bytes: Family::default(),
             egress_open: Gauge::default(),
+            snapshot_time: Histogram::new(SNAPSHOT_BUCKETS),
+            restore_time: Histogram::new(SNAPSHOT_BUCKETS),
+            snapshot_new: Counter::default(),
+            snapshot_shared: Counter::default(),
+            checkpoint_failures: Counter::default(),
+            checkpoints_pending: Gauge::default(),
+            snapshots_stored: Gauge::default(),
+            bases: Counter::default(),
+            copies: Counter::default(),
             disk_free: Gauge::default(),
             disk_total: Gauge::default(),
             process: Process::default(),
@@ -88,6 +109,7 @@ impl Metrics {
         metrics.register_requests();
         metrics.register_work();
         metrics.register_egress();
+        metrics.register_snapshots();
         metrics.register_daemon();
         metrics
     }
@@ -162,6 +184,51 @@ impl Metrics {
         );
     }
 
+    fn register_snapshots(&mut self) {
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "snapshot",
+            "Snapshots that were made",
+            Unit::Seconds,
+            self.snapshot_time.clone(),
+        );
+        registry.register(
+            "checkpoint_failures",
+            "Automatic snapshots that could not be made",
+            self.checkpoint_failures.clone(),
+        );
+        registry.register(
+            "checkpoints_pending",
+            "Parked sandboxes whose last files the remote store of snapshots may not have",
+            self.checkpoints_pending.clone(),
+        );
+        registry.register_with_unit(
+            "snapshot_stored",
+            "Size of all stored snapshots",
+            Unit::Bytes,
+            self.snapshots_stored.clone(),
+        );
+        registry.register("bases_made", "Bases that were made", self.bases.clone());
+        registry.register(
+            "base_copies",
+            "New sandboxes that got a copy of a large snapshot's files instead of a base",
+            self.copies.clone(),
+        );
+        registry.register_with_unit("restore", "Restores in place", Unit::Seconds, self.restore_time.clone());
+        registry.register_with_unit(
+            "snapshot_new",
+            "Compressed bytes that snapshots added to the store",
+            Unit::Bytes,
+            self.snapshot_new.clone(),
+        );
+        registry.register_with_unit(
+            "snapshot_shared",
+            "Bytes of files that snapshots share with their parents",
+            Unit::Bytes,
+            self.snapshot_shared.clone(),
+        );
+    }
+
     fn register_daemon(&mut self) {
         let version = BuildLabels { version: env!("CARGO_PKG_VERSION") };
         self.registry.register("build", "Version of the daemon", Info::new(version));
@@ -187,6 +254,33 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
         let labels = RouteLabels { route: route.into() };
         self.request_time.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Counts a snapshot that added `new_bytes` to the store, and of whose files `shared_bytes` were there before.
+    pub fn snapshot_made(&self, took: Duration, new_bytes: u64, shared_bytes: u64) {
+        self.snapshot_time.observe(took.as_secs_f64());
+        self.snapshot_new.inc_by(new_bytes);
+        self.snapshot_shared.inc_by(shared_bytes);
+    }
+
+    /// Counts an automatic snapshot that could not be made.
+    pub fn checkpoint_failed(&self) {
+        self.checkpoint_failures.inc();
+    }
+
+    /// Counts a base that was made.
+    pub fn base_made(&self) {
+        self.bases.inc();
+    }
+
+    /// Counts a new sandbox that got a copy of a large snapshot's files.
+    pub fn copied_instead_of_base(&self) {
+        self.copies.inc();
+    }
+
+    /// Counts a restore.
+    pub fn restored(&self, took: Duration) {
+        self.restore_time.observe(took.as_secs_f64());
     }
 
     /// Counts a request without a token, or with a wrong one.
@@ -240,6 +334,16 @@ impl Metrics {
     /// Sets the number of entries that the history has dropped.
     pub fn set_history_dropped(&self, notes: u64) {
         self.history_dropped.inner().store(notes, Ordering::Relaxed);
+    }
+
+    /// Sets the size of all stored snapshots.
+    pub fn set_snapshots_stored(&self, bytes: u64) {
+        self.snapshots_stored.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the number of parked sandboxes whose last files the remote store of snapshots may not have.
+    pub fn set_checkpoints_pending(&self, sandboxes: usize) {
+        self.checkpoints_pending.set(i64::try_from(sandboxes).unwrap_or(i64::MAX));
     }
 
     /// Sets the free and total space of the engine's disk.

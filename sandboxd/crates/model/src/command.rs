@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
+use sandbox_api::{CommandId, SnapshotId};
 
 use super::digest::Fields;
+use super::pipeline::StageText;
 use super::resource_limits::{Exceeded, ResourceLimits};
 use super::{RequestDigest, Secret};
 
@@ -42,6 +43,8 @@ pub struct CommandSpec {
     pub debug: bool,
     /// Values that are replaced in the output.
     pub secrets: Vec<Secret>,
+    /// The stages of the script's last pipeline, if they are reported.
+    pub stages: Option<Vec<StageText>>,
     /// What the command may use.
     pub resource_limits: ResourceLimits,
 }
@@ -81,6 +84,9 @@ impl CommandSpec {
         }
         if self.debug {
             fields.add(b"debug");
+        }
+        if self.stages.is_some() {
+            fields.add(b"stages");
         }
         if !self.resource_limits.is_empty() {
             let ResourceLimits { cpu, processes, output_bytes, loop_iterations } = self.resource_limits;
@@ -153,6 +159,19 @@ pub enum Stream {
     Stderr,
     /// What bash reports about the commands that it runs.
     Trace,
+    /// Reports about the stages of a pipeline.
+    Stage,
+}
+
+/// How a stage of a pipeline ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageEnd {
+    /// Its text in the script.
+    pub command: String,
+    /// Its exit code, if bash has reported it.
+    pub exit_code: Option<i32>,
+    /// Number of bytes that it wrote to the next stage. The last stage has none.
+    pub output_bytes: Option<u64>,
 }
 
 /// Output from one read.
@@ -162,8 +181,10 @@ pub struct Record {
     pub seq: u64,
     /// The stream that the command wrote to.
     pub stream: Stream,
-    /// The bytes.
+    /// The bytes. In the report of a stage: the beginning of what it wrote to the next one.
     pub data: Bytes,
+    /// The stage, in the report of one.
+    pub stage: Option<Box<StageEnd>>,
 }
 
 /// An event of a command, for its readers.
@@ -183,7 +204,12 @@ pub enum Event {
     /// There was no event for [`HEARTBEAT`](super::limits::HEARTBEAT).
     Heartbeat,
     /// Last event.
-    Ended(Ended),
+    Ended {
+        /// How the command ended.
+        ended: Ended,
+        /// The snapshot that is made after it.
+        checkpoint: Option<SnapshotId>,
+    },
 }
 
 /// What ended a command together with others.
@@ -237,6 +263,8 @@ pub struct Ended {
     pub output_file: Option<OutputFile>,
     /// The limit that the command has exceeded. It is known as long as the file is.
     pub exceeded: Option<Exceeded>,
+    /// How many connections the sandbox was denied while the command ran. It is known only to the stream that started it.
+    pub denials: Option<u64>,
 }
 
 /// A file of the sandbox with a command's output.
@@ -249,7 +277,7 @@ pub struct OutputFile {
 }
 
 impl Ended {
-    /// The end of a command whose sandbox went away. Its actual end cannot be known.
+    /// The end of a command whose sandbox stopped. Its actual end cannot be known.
     pub const LOST: Self = Self {
         reason: EndReason::Lost,
         exit_code: 137,
@@ -261,6 +289,7 @@ impl Ended {
         killed_by: None,
         output_file: None,
         exceeded: None,
+        denials: None,
     };
 }
 
@@ -343,6 +372,7 @@ mod tests {
             output_file_after: None,
             debug: false,
             secrets: Vec::new(),
+            stages: None,
             resource_limits: ResourceLimits::default(),
         }
     }
@@ -383,6 +413,7 @@ mod tests {
             CommandSpec { output_file_after: Some(0), ..spec() },
             CommandSpec { output_file_after: Some(1), ..spec() },
             CommandSpec { debug: true, ..spec() },
+            CommandSpec { stages: Some(Vec::new()), ..spec() },
             CommandSpec { resource_limits: LimitProfile::Strict.resources(true), ..spec() },
             CommandSpec { resource_limits: LimitProfile::Strict.resources(false), ..spec() },
         ];

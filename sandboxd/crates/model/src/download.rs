@@ -96,7 +96,7 @@ pub struct DownloadLink {
     pub size_bytes: u64,
 }
 
-/// Path of a link at its origin. It ends with the file's name, for people and for programs that save a file under it.
+/// Path of a link at its origin. It ends with the file's name, under which programs such as curl save the file.
 pub fn link_path(link: &DownloadLink) -> String {
     let name = file_name(&link.grant.path);
     format!("{PATH_PREFIX}{}/{}", link.token, utf8_percent_encode(&name, IN_PATH))

@@ -19,6 +19,9 @@ pub const WORKSPACE_NAME: &str = "workspace";
 /// workspace.
 pub const LOCAL_DIR: &str = "/vercel/sandbox/.local";
 
+/// Name of [`LOCAL_DIR`] in the volume.
+pub const LOCAL_NAME: &str = ".local";
+
 /// Name in the volume of the directory in which the agent prepares files before it moves them into the workspace.
 pub const STAGING_NAME: &str = ".staging";
 

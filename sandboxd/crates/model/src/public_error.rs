@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 use super::limits;
 
-/// What a client sees of an error. Its cause is for the log.
+/// The part of an error that clients see. Its cause is only logged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicError {
     /// For programs. Decides the status of the response.
     pub code: ErrorCode,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
     /// Additional facts, for programs.
     pub details: Map<String, Value>,

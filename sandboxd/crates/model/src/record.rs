@@ -100,6 +100,11 @@ pub struct SandboxRecord {
     pub parked_at_age_ms: Option<u64>,
     /// Size of the workspace when the sandbox was parked.
     pub disk_bytes: Option<u64>,
+    /// Whether it is parked and the remote store of snapshots may not have its last files.
+    pub checkpoint_pending: bool,
+    /// Whether it is one of several of which all are created or none, and not all are created yet. No client has received
+    /// its id.
+    pub is_tentative: bool,
 }
 
 /// A command in the store.

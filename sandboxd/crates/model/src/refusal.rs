@@ -136,6 +136,13 @@ pub enum Refusal {
         /// What is wrong with it.
         problem: String,
     },
+    /// A snapshot cannot have this file, or a restore cannot make it.
+    TreeRejected {
+        /// Relative to the snapshot's root, such as `workspace/a`.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The file has no byte of the requested range.
     RangeEmpty {
         /// The file's size.
@@ -170,7 +177,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What a client sees of the refusal.
+    /// The part of the refusal that clients see.
     pub fn to_public(&self) -> PublicError {
         match self {
             Self::Field(fault) => PublicError::new(
@@ -300,6 +307,11 @@ impl Refusal {
                 format!("the archive was not unpacked: {problem}"),
                 json!({ "member": member }),
             ),
+            Self::TreeRejected { path, problem } => PublicError::new(
+                ErrorCode::Refused,
+                format!("no snapshot can have {}: it {problem}", Echo(path)),
+                json!({ "path": path }),
+            ),
             Self::RangeEmpty { size_bytes } => PublicError::new(
                 ErrorCode::RangeNotSatisfiable,
                 format!("the file has {size_bytes} bytes, and none of them is in the range"),
@@ -331,7 +343,7 @@ impl Refusal {
     }
 }
 
-/// What a request names and may not find.
+/// Resources that a request can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// A sandbox.
@@ -354,6 +366,8 @@ pub enum Resource {
     Orphan,
     /// A wrapped server.
     McpServer,
+    /// A snapshot.
+    Snapshot,
 }
 
 impl Resource {
@@ -364,6 +378,7 @@ impl Resource {
             Self::Command => "command",
             Self::Terminal => "terminal",
             Self::File => "file",
+            Self::Snapshot => "snapshot",
             Self::Port => "port",
             Self::Link => "link",
             Self::Connection => "connection",
@@ -380,7 +395,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// What helps against a limit that does not pass by itself.
+/// Actions against a limit that is not temporary.
 fn remedy_for(limit: &str) -> &'static str {
     match limit {
         "processes" => "; end commands that run with :kill, or all of them with :park",

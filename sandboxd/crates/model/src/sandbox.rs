@@ -1,14 +1,14 @@
 //! Specifications of sandboxes.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use sandbox_api::{StringMap, limits as shared};
 
+use super::field::checked;
 use super::mcp::OWN_SANDBOX_KEYS;
-use super::{FieldError, NetworkPolicy, SessionKey};
+use super::{Checkpoints, FieldError, NetworkPolicy, SessionKey};
 
 pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 
@@ -43,6 +43,8 @@ pub struct SandboxSpec {
     pub secret_env: Vec<String>,
     /// Kept for the caller and returned unchanged.
     pub metadata: StringMap,
+    /// Snapshots that are made automatically.
+    pub checkpoints: Option<Checkpoints>,
 }
 
 impl SandboxSpec {
@@ -59,6 +61,7 @@ impl SandboxSpec {
             env: StringMap::new(),
             secret_env: Vec::new(),
             metadata: StringMap::new(),
+            checkpoints: None,
         }
     }
 }
@@ -226,14 +229,6 @@ impl FromStr for Resources {
         }
         Self::new(request)
     }
-}
-
-/// Returns `value` if it is in `range`.
-pub fn checked(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<u64, FieldError> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    Err(FieldError::new(field, format!("must be {} to {}", range.start(), range.end())))
 }
 
 /// Checks a caller's map of texts: [`MAX_MAP_ENTRIES`], [`MAX_MAP_BYTES`], no NUL and no empty name.

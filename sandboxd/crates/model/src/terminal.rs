@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sandbox_api::TerminalId;
 use sandbox_api::command::EndReason;
 
-use super::sandbox::checked;
+use super::field::checked;
 use super::{FieldError, limits};
 
 /// A program to run on a terminal, and the options of the run.
@@ -92,7 +92,7 @@ pub struct TerminalEnded {
 }
 
 impl TerminalEnded {
-    /// The end of a terminal whose sandbox went away. Its time is not known.
+    /// The end of a terminal whose sandbox stopped. Its time is not known.
     pub const LOST: Self = Self { reason: EndReason::Lost, exit_code: 137, signal: None, at_ms: 0 };
 }
 

@@ -5,7 +5,7 @@
 //! is read at each point, so that a seam can be set while the daemon runs.
 
 /// All seams in execution order, for tests.
-pub const ALL: [&str; 22] = [
+pub const ALL: [&str; 34] = [
     "marker.made",
     "epoch.intent",
     "epoch.act",
@@ -16,13 +16,25 @@ pub const ALL: [&str; 22] = [
     "start.created",
     "start.started",
     "create.act",
+    "seed.act",
     "create.outcome",
+    "park.checkpoint",
     "park.intent",
     "park.act",
     "park.outcome",
     "wake.intent",
     "wake.act",
     "wake.outcome",
+    "snapshot.chunks",
+    "snapshot.manifest",
+    "fork.created",
+    "restore.checkpoint",
+    "restore.intent",
+    "restore.act",
+    "discard.manifest",
+    "collect.stored",
+    "collect.moved",
+    "collect.forgotten",
     "delete.intent",
     "remove.container",
     "remove.volume",

@@ -1,6 +1,6 @@
-//! What a database must do for the store.
+//! The trait of a database that the store uses.
 //!
-//! A backend is one type that implements [`Backend`] and the traits of the five tables. The traits say what each
+//! A backend is one type that implements [`Backend`] and the traits of its tables. The traits say what each
 //! operation promises, in terms of the model. How it is done, and how the data survives a fault, is the backend's own
 //! matter. The tests in `tests/store/contract` run against every backend.
 
@@ -8,10 +8,13 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use sandbox_api::{CommandId, LinkId, SandboxId};
+use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
-use sandboxd_model::{CommandRecord, Ended, Orphan, SandboxRecord, Stage};
+use sandboxd_model::{
+    CommandRecord, Ended, Orphan, RestoreRecord, SandboxRecord, SnapshotCursor, SnapshotRecord,
+    SnapshotState, Stage,
+};
 
 use super::Error;
 
@@ -24,7 +27,7 @@ use super::Error;
 /// deleted without them.
 #[async_trait]
 pub trait Backend:
-    SandboxTable + CommandTable + LinkTable + McpServerTable + DaemonTable + Debug + Send + Sync
+    SandboxTable + CommandTable + LinkTable + McpServerTable + SnapshotTable + DaemonTable + Debug + Send + Sync
 {
     /// Whether the database can be written right now.
     async fn check(&self) -> Result<(), Error>;
@@ -56,6 +59,9 @@ pub trait SandboxTable {
 
     /// Returns whether there is such a sandbox in a stage other than `unless`. Changes nothing otherwise. Urgent.
     async fn set_stage_unless(&self, id: &SandboxId, stage: Stage, unless: Stage) -> Result<bool, Error>;
+
+    /// Ends that these sandboxes are tentative, all of them or none. Skips sandboxes that do not exist. Urgent.
+    async fn confirm_sandboxes(&self, ids: &[SandboxId]) -> Result<(), Error>;
 
     /// Removes a sandbox and its commands. Succeeds if the sandbox does not exist. Urgent.
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error>;
@@ -124,6 +130,61 @@ pub trait McpServerTable {
     async fn delete_mcp_server(&self, sandbox: &SandboxId, name: &str) -> Result<(), Error>;
 }
 
+/// Operations on snapshots. A snapshot may outlive its sandbox.
+#[async_trait]
+pub trait SnapshotTable {
+    /// All snapshots at one point in time, newest first.
+    async fn snapshots(&self) -> Result<Vec<SnapshotRecord>, Error>;
+
+    /// One snapshot.
+    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, Error>;
+
+    /// Up to `limit` snapshots of a sandbox, newest first. Those of the same time are in reverse order of their ids. With
+    /// `before`, those that follow this position, whether or not its snapshot still exists.
+    async fn snapshots_of(
+        &self,
+        sandbox: &SandboxId,
+        before: Option<&SnapshotCursor>,
+        limit: u32,
+    ) -> Result<Vec<SnapshotRecord>, Error>;
+
+    /// As [`Self::snapshots_of`], of all sandboxes.
+    async fn newest_snapshots(
+        &self,
+        before: Option<&SnapshotCursor>,
+        limit: u32,
+    ) -> Result<Vec<SnapshotRecord>, Error>;
+
+    /// Up to `limit` snapshots that expire at `now_ms` or earlier. The one that expired first comes first.
+    async fn expired_snapshots(&self, now_ms: i64, limit: u32) -> Result<Vec<SnapshotRecord>, Error>;
+
+    /// Up to `limit` automatic snapshots of a sandbox besides the newest `keep`, newest first.
+    async fn surplus_checkpoints(
+        &self,
+        sandbox: &SandboxId,
+        keep: u32,
+        limit: u32,
+    ) -> Result<Vec<SnapshotRecord>, Error>;
+
+    /// Adds a snapshot. Fails if there is one with the same id.
+    async fn insert_snapshot(&self, record: &SnapshotRecord) -> Result<(), Error>;
+
+    /// Returns whether there is such a snapshot.
+    async fn set_snapshot_state(&self, id: &SnapshotId, state: SnapshotState) -> Result<bool, Error>;
+
+    /// Deletes a snapshot. Succeeds if it does not exist. Urgent.
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), Error>;
+
+    /// All restores that have begun.
+    async fn restores(&self) -> Result<Vec<RestoreRecord>, Error>;
+
+    /// Notes that a restore begins. Replaces an earlier one of the sandbox.
+    async fn put_restore(&self, record: &RestoreRecord) -> Result<(), Error>;
+
+    /// Notes that the restore of a sandbox has ended. Succeeds if there is none. Urgent.
+    async fn delete_restore(&self, sandbox: &SandboxId) -> Result<(), Error>;
+}
+
 /// Operations on what is stored about the daemon itself.
 #[async_trait]
 pub trait DaemonTable {
@@ -141,6 +202,12 @@ pub trait DaemonTable {
 
     /// Writes the identity. Urgent.
     async fn set_identity(&self, identity: &Identity) -> Result<(), Error>;
+
+    /// Id of the remote store that has the snapshots. `None` is the directory in the state dir.
+    async fn snapshot_store(&self) -> Result<Option<String>, Error>;
+
+    /// Writes the id of the store that has the snapshots.
+    async fn set_snapshot_store(&self, store: Option<&str>) -> Result<(), Error>;
 
     /// The orphans on the engine, ordered by kind and name.
     async fn orphans(&self) -> Result<Vec<Orphan>, Error>;

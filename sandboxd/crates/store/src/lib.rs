@@ -1,16 +1,20 @@
 //! Everything that must outlive the daemon: the sandboxes and their specifications, the history of commands, the
-//! links to previews, the wrapped servers, and the daemon's age.
+//! links to previews, the wrapped servers, the snapshots, and the daemon's age.
 //!
 //! [`Store`] has the operations, and does what is the same for every database: the queue of the history and the
 //! daemon's age. It keeps everything in a [`Backend`]. `rows` has what SQL databases share: how values of the model
 //! become columns, and the statements that follow from the columns. [`sqlite`] has the statements of SQLite and
 //! everything about its durability. A second database is a module beside it, and runs the same tests.
 //!
+//! [`ChunkIndex`] is apart from the store, in a database of its own: where the chunks of snapshots are. It is a cache that
+//! can be rebuilt.
+//!
 //! The store makes no decisions, and no running command depends on it. If the store cannot be written, the calls
 //! that must write fail within a time limit. They succeed again once the cause has gone.
 
 mod age;
 mod backend;
+mod chunks;
 mod error;
 mod history;
 mod operations;
@@ -18,10 +22,13 @@ mod rows;
 pub mod sqlite;
 
 pub use backend::{
-    Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, SandboxTable, Written,
+    Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, SandboxTable,
+    SnapshotTable, Written,
 };
+pub use chunks::{ChunkHash, ChunkLocation, ChunkPack, ChunkPackUse, Generation};
 pub use error::{Error, ErrorKind};
 pub use history::History;
+pub use sqlite::ChunkIndex;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -16,8 +16,8 @@ use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Path};
 use crate::model::download::link_path;
+use crate::model::field::checked;
 use crate::model::limits::{DEFAULT_DOWNLOAD_TTL, DOWNLOAD_TTL_MS};
-use crate::model::sandbox::checked;
 
 /// Create a download link.
 ///

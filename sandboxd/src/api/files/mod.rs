@@ -18,7 +18,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{Stream, TryStreamExt};
 use sandbox_api::Done;
 use sandbox_api::files::{
     DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileList, FileRead, FileToWrite, MakeDir, MoveFile,
@@ -33,10 +33,10 @@ use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path, PathParam};
 use crate::content::precondition;
+use crate::model::field::checked;
 use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit, TextEdits};
-use crate::model::sandbox::checked;
 use crate::model::{FieldError, limits};
-use crate::service::{self, FileStream};
+use crate::service;
 
 /// Write files.
 ///
@@ -240,7 +240,9 @@ fn path_of(field: &str, path: Bytes) -> std::result::Result<FilePath, FieldError
 
 /// Body of a response that must be complete. If it breaks off, the client sees the connection end and the log has the
 /// reason.
-fn body(bytes: FileStream<Bytes>) -> Body {
+pub(super) fn body(
+    bytes: impl Stream<Item = std::result::Result<Bytes, service::Error>> + Send + 'static,
+) -> Body {
     let request = Span::current();
     let broke_off = move |error: &service::Error| {
         request.in_scope(|| warn!(error = error as &dyn StdError, "could not send a response to its end"));

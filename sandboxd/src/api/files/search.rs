@@ -10,9 +10,9 @@ use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
 use crate::api::params::{self, Path};
+use crate::model::field::checked;
 use crate::model::files::{GlobOptions, GrepOptions};
 use crate::model::limits;
-use crate::model::sandbox::checked;
 
 /// Search in file contents.
 ///

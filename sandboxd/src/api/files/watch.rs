@@ -29,7 +29,7 @@ use crate::service;
 ///
 /// Streams JSON lines: first `ready`, after which every change is reported, then changes, with a heartbeat after
 /// every 15 seconds of silence. The last record is `gone` if the watched path is gone, or `lost` if the sandbox's
-/// container went away. The sandbox counts as used until the client closes the stream. With `passive`, it does not, and
+/// container stopped. The sandbox counts as used until the client closes the stream. With `passive`, it does not, and
 /// a parked sandbox is not woken: the only record is `lost`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:watch", operation_id = "watchFiles", tag = "files",
     params(InSandbox, ("path" = Option<String>, Query, description = "Directory or file to watch. Default: the workspace."),

@@ -31,6 +31,9 @@ fn table() -> Vec<Row> {
         ),
         ("CreateSandbox", "env", map(MAX_MAP_ENTRIES, variable())),
         ("CreateSandbox", "metadata", map(MAX_MAP_ENTRIES, name())),
+        ("Checkpoints", "afterCommand", json!({ "default": false })),
+        ("Checkpoints", "everyMs", range(CHECKPOINT_EVERY_MS)),
+        ("Checkpoints", "keep", with_default(range(CHECKPOINTS_KEPT), DEFAULT_CHECKPOINTS_KEPT)),
         ("Resources", "vcpus", with_default(range(VCPUS), sizes.vcpus())),
         ("Resources", "memoryMb", with_default(range(MEMORY_MB), sizes.memory_mb())),
         ("Resources", "diskMb", with_default(range(DISK_MB), sizes.disk_mb())),
@@ -55,6 +58,7 @@ fn table() -> Vec<Row> {
         ("StartCommand", "timeoutMs", with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64)),
         ("StartCommand", "detached", json!({ "default": false })),
         ("StartCommand", "limits", json!({ "enum": LimitProfile::ALL.map(LimitProfile::name) })),
+        ("StartCommand", "capture", json!({ "enum": ["stages"] })),
         ("StartCommand", "passive", json!({ "default": false })),
         ("StartCommand", "openStdin", json!({ "default": false })),
         ("StartCommand", "readOnly", json!({ "default": false })),
@@ -99,8 +103,29 @@ fn table() -> Vec<Row> {
         ("FileToWrite", "mode", json!({ "minimum": 0, "maximum": 0o777 })),
         ("FileRead", "contentBase64", json!({ "contentEncoding": "base64" })),
         ("Output", "dataBase64", json!({ "contentEncoding": "base64" })),
+        ("MakeSnapshot", "name", snapshot_name()),
+        ("importSnapshot", "name", snapshot_name()),
+        ("importSnapshot", "ttlMs", range(SNAPSHOT_TTL_MS)),
+        ("MakeSnapshot", "ttlMs", range(SNAPSHOT_TTL_MS)),
+        ("MakeSnapshot", "pause", json!({ "default": false })),
+        ("RestoreSnapshot", "force", json!({ "default": false })),
+        ("CheckSnapshots", "readOnly", json!({ "default": false })),
+        (
+            "ForkSandbox",
+            "sessionKeys",
+            json!({
+                "minItems": 1, "maxItems": MAX_FORKS, "uniqueItems": true,
+                "items": typed("string", session_key()),
+            }),
+        ),
+        ("listSnapshots", "limit", snapshots()),
+        ("listAllSnapshots", "limit", snapshots()),
+        ("compareSnapshots", "limit", snapshots()),
+        ("compareSnapshots", "diff", json!({ "default": false })),
+        ("SnapshotChange", "diffBase64", json!({ "contentEncoding": "base64" })),
         ("listSandboxes", "sessionKey", session_key()),
         ("listSandboxes", "limit", page()),
+        ("deleteSandbox", "snapshots", json!({ "default": false })),
         ("deleteSandbox", "ifState", json!({ "enum": ["parked"] })),
         ("listCommands", "limit", page()),
         ("waitForCommand", "timeoutMs", any_number()),
@@ -161,6 +186,14 @@ fn table() -> Vec<Row> {
         ("GlobFiles", "maxResults", results()),
         ("GlobFiles", "includeIgnored", json!({ "default": false })),
     ]
+}
+
+fn snapshot_name() -> Value {
+    json!({ "minLength": 1, "maxLength": MAX_SNAPSHOT_NAME, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$" })
+}
+
+fn snapshots() -> Value {
+    json!({ "minimum": 1, "maximum": MAX_SNAPSHOT_PAGE, "default": DEFAULT_SNAPSHOT_PAGE })
 }
 
 /// Writes the constraints into the document.
@@ -288,6 +321,12 @@ fn etag() -> Value {
 fn session_key() -> Value {
     let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
     json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{ink}(?:{any}{ink})?$") })
+}
+
+/// A constraint with its type, for the items of an array.
+fn typed(kind: &str, mut bound: Value) -> Value {
+    bound["type"] = kind.into();
+    bound
 }
 
 /// A host with an optional port, in every form that a response uses. Requests accept other scripts too.

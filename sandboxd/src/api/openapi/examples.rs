@@ -15,6 +15,10 @@ use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
 use sandbox_api::port::{CreateLink, Link, PortFound};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
+use sandbox_api::snapshot::{
+    CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
+    SnapshotList, SnapshotMade, SnapshotRestored, SnapshotsChecked,
+};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
 use sandbox_api::{Done, ErrorBody};
 use serde::Serialize;
@@ -46,6 +50,41 @@ const DENIALS: &str = r#"{"event":"denied","id":"den_0123456789abcdefghijkl","ho
 {"event":"heartbeat"}
 "#;
 
+fn snapshot() -> Value {
+    json!({
+        "snapshotId": "snap_0123456789abcdefghijkl", "sandboxId": "sbx_0123456789abcdefghijkl",
+        "sessionKey": "chat:1", "name": "before the refactoring", "createdAt": "2026-01-01T12:00:00Z",
+        "expiresAt": "2026-01-02T12:00:00Z", "parentId": null, "sizeBytes": 169_000_000, "newBytes": 41_000_000,
+        "files": 21_583, "state": "complete",
+    })
+}
+
+fn snapshots_checked() -> Value {
+    json!({
+        "ok": false, "incomplete": false, "packs": 12, "chunks": 3456, "bytes": 41_000_000, "faultyPacks": 1,
+        "faults": [{
+            "pack": "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262", "problem": "damaged",
+            "message": "its bytes are not those that its name says", "damagedChunks": 1, "quarantined": true,
+            "intactChunks": 287,
+        }],
+        "snapshots": 4, "damagedSnapshots": 1, "damaged": [damaged()],
+        "unverifiedSnapshots": 0,
+    })
+}
+
+fn damaged() -> Value {
+    let mut damaged = snapshot();
+    damaged["state"] = "damaged".into();
+    damaged
+}
+
+fn snapshot_made() -> Value {
+    let mut made = snapshot();
+    made["tornFiles"] = 0.into();
+    made["paused"] = false.into();
+    made
+}
+
 /// Name of a schema, and an example.
 type Example = (String, Value);
 
@@ -59,6 +98,27 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<SandboxCreated>(json!({
             "sandboxId": "sbx_0123456789abcdefghijkl", "created": true, "state": "running", "woken": false,
         }))?,
+        example::<MakeSnapshot>(json!({ "name": "before the refactoring", "ttlMs": 86_400_000 }))?,
+        example::<SnapshotMade>(snapshot_made())?,
+        example::<Snapshot>(snapshot())?,
+        example::<SnapshotList>(json!({ "snapshots": [snapshot()], "nextCursor": null }))?,
+        example::<SnapshotChanges>(json!({
+            "changes": [
+                { "path": "workspace/a.txt", "change": "modified" },
+                { "path": "workspace/new.txt", "change": "renamed", "from": "workspace/old.txt" },
+            ],
+            "nextCursor": null,
+        }))?,
+        example::<RestoreSnapshot>(json!({ "snapshotId": "snap_0123456789abcdefghijkl" }))?,
+        example::<SnapshotRestored>(json!({
+            "checkpointId": "snap_9876543210abcdefghijkl", "written": 12, "removed": 3,
+        }))?,
+        example::<CheckSnapshots>(json!({ "readOnly": true }))?,
+        example::<SnapshotsChecked>(snapshots_checked())?,
+        example::<ForkSandbox>(json!({ "sessionKeys": ["chat:2", "chat:3"] }))?,
+        example::<SandboxForked>(json!({ "sandboxes": [{
+            "sandboxId": "sbx_0123456789abcdefghijkl", "created": true, "state": "running", "woken": false,
+        }] }))?,
         example::<TouchSandbox>(json!({ "idleTtlMs": 900_000 }))?,
         example::<ParkSandbox>(json!({ "force": true }))?,
         example::<Done>(json!({ "ok": true }))?,

@@ -21,7 +21,9 @@ use utoipa::openapi::{Components, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-pub(super) use self::params::{InCommand, InDenial, InLink, InMcpServer, InPort, InSandbox, InTerminal};
+pub(super) use self::params::{
+    InCommand, InDenial, InLink, InMcpServer, InPort, InSandbox, InSnapshot, InTerminal,
+};
 use super::{ApiState, auth, verb};
 
 /// Description of the whole API.
@@ -139,6 +141,7 @@ fn tags() -> Value {
         { "name": "terminals", "description": "Programs on a terminal, for interactive use." },
         { "name": "ports", "description": "Listening ports of a sandbox, and links to them from outside." },
         { "name": "network", "description": "Network policy of a sandbox, and denied connections." },
+        { "name": "snapshots", "description": "The files of a sandbox at one time: undo, and new sandboxes with them." },
         { "name": "mcp", "description": "MCP servers of third parties that run in a sandbox." },
         { "name": "daemon", "description": "The daemon itself: health, metrics, orphans and this document." },
     ])

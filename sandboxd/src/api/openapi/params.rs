@@ -1,6 +1,6 @@
 //! Path parameters. Each type describes them once for all routes below its path.
 
-use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, TerminalId};
+use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, SnapshotId, TerminalId};
 use utoipa::IntoParams;
 
 /// `/v1/sandboxes/{id}…`
@@ -10,6 +10,15 @@ use utoipa::IntoParams;
 pub(in crate::api) struct InSandbox {
     /// Id of the sandbox.
     id: SandboxId,
+}
+
+/// `/v1/snapshots/{snapshotId}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InSnapshot {
+    /// Id of the snapshot.
+    snapshot_id: SnapshotId,
 }
 
 /// `/v1/sandboxes/{id}/commands/{commandId}…`

@@ -12,8 +12,8 @@ use sandbox_api::files::FileKind;
 use sandbox_client::{ArchiveFormat, FileContent};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use super::progress::{progress_bar, with_progress};
 use super::remote_path::RemotePath;
+use crate::cli::progress::{progress_bar, with_progress};
 
 /// Copies a file or a directory. A file can be copied to standard output, `-`.
 pub(super) async fn copy(from: &RemotePath, to: &str, show_progress: bool) -> anyhow::Result<()> {

@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::ReaderStream;
 
-use super::progress::{progress_bar, with_progress};
 use super::remote_path::RemotePath;
+use crate::cli::progress::{progress_bar, with_progress};
 
 /// Size of the chunks that are sent.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -89,12 +89,19 @@ fn chunks(reader: impl AsyncRead + Send + 'static) -> Chunks {
 /// Archive of a directory, created while it is sent. A file that cannot be read ends the archive with an error, which
 /// fails the copy.
 fn pack(dir: PathBuf) -> Chunks {
+    archive(move |archive| archive.append_dir_all("", &dir))
+}
+
+/// An archive that is created by `fill` while it is sent. An error of `fill` ends it.
+pub(in crate::cli) fn archive(
+    fill: impl FnOnce(&mut tar::Builder<&mut ChunkWriter>) -> io::Result<()> + Send + 'static,
+) -> Chunks {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_CHUNKS);
     tokio::task::spawn_blocking(move || {
         let mut out = ChunkWriter { sender: sender.clone(), chunk: Vec::new() };
         let mut archive = tar::Builder::new(&mut out);
         archive.follow_symlinks(false);
-        let packed = archive.append_dir_all("", &dir).and_then(|()| archive.finish());
+        let packed = fill(&mut archive).and_then(|()| archive.finish());
         drop(archive);
         if let Err(error) = packed.and_then(|()| out.flush()) {
             // If the copy has already failed, the receiver is gone.
@@ -104,8 +111,8 @@ fn pack(dir: PathBuf) -> Chunks {
     ReceiverStream::new(receiver).map_err(Into::into).boxed()
 }
 
-/// Sends the bytes of the archive in chunks.
-struct ChunkWriter {
+/// Sends the bytes of an archive in chunks.
+pub(in crate::cli) struct ChunkWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     chunk: Vec<u8>,
 }

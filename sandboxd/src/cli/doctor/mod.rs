@@ -1,6 +1,7 @@
 //! `sandboxd doctor`: checks everything that a daemon needs, and says what to do about each problem. It needs no running
 //! daemon. It leaves nothing behind but the agent's volume, which all daemons of this version share.
 
+mod bases;
 mod daemon;
 mod engine;
 mod finding;
@@ -71,6 +72,7 @@ async fn check_without_changes(
     match connect(config, instance).await {
         Ok((engine, facts)) => {
             found.extend(engine::check(&engine, &facts, config).await);
+            found.push(bases::check(&facts, config));
             (found, Some(engine))
         }
         Err(error) => {

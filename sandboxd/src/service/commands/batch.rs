@@ -98,10 +98,12 @@ impl Commands {
                             Stream::Stdout => stdout.push(&record.data),
                             Stream::Stderr => stderr.push(&record.data),
                             Stream::Trace => trace.push(&record.data),
+                            // A batch has no reports of stages.
+                            Stream::Stage => {}
                         }
                     }
                 }
-                Event::Ended(end) => ended = end,
+                Event::Ended { ended: end, .. } => ended = end,
                 // The end has its own count of missed bytes.
                 Event::Started(_) | Event::Gap { .. } | Event::Heartbeat => {}
             }

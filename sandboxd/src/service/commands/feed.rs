@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn record(seq: u64, bytes: usize) -> Record {
-        Record { seq, stream: Stream::Stdout, data: Bytes::from(vec![b'x'; bytes]) }
+        Record { seq, stream: Stream::Stdout, data: Bytes::from(vec![b'x'; bytes]), stage: None }
     }
 
     async fn next_seqs(feed: &Feed) -> Vec<u64> {

@@ -25,6 +25,7 @@ use self::feed::Feeds;
 pub use self::stream::CommandStream;
 use super::history::{History, status_of};
 use super::lifecycle::{InUse, InUseMark, Lifecycle, Sandbox};
+use super::snapshots::Snapshots;
 use super::tasks::Tasks;
 use super::{Context, Error};
 use crate::agent::{self, AgentHandle};
@@ -42,6 +43,7 @@ const TERM: i32 = 15;
 pub struct Commands {
     lifecycle: Arc<Lifecycle>,
     history: Arc<History>,
+    snapshots: Arc<Snapshots>,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
     tasks: Tasks,
@@ -53,10 +55,12 @@ impl Commands {
         context: &Context,
         lifecycle: &Arc<Lifecycle>,
         history: &Arc<History>,
+        snapshots: &Arc<Snapshots>,
     ) -> Self {
         Self {
             lifecycle: Arc::clone(lifecycle),
             history: Arc::clone(history),
+            snapshots: Arc::clone(snapshots),
             store: Arc::clone(&context.store),
             metrics: Arc::clone(&context.metrics),
             tasks: context.tasks.clone(),
@@ -79,11 +83,23 @@ impl Commands {
         };
         let started = in_use.count_if_accepted(started)?;
         if known.is_none() {
-            self.history.note_start(in_use.sandbox().ledger(), &spec, started);
+            self.note_start(in_use.sandbox(), &spec, started);
             let mark = InUseMark::command(in_use.sandbox().activity(), spec.passive);
             self.watch(in_use.sandbox(), in_use.agent(), &spec.id, mark);
         }
         Ok(started)
+    }
+
+    /// Records that a command has started.
+    fn note_start(self: &Arc<Self>, sandbox: &Arc<Sandbox>, spec: &CommandSpec, started: Started) {
+        self.history.note_start(sandbox.ledger(), spec, started);
+        self.snapshots.note_start(sandbox, spec);
+    }
+
+    /// Records how a command has ended.
+    fn note_end(self: &Arc<Self>, sandbox: &Arc<Sandbox>, command: &CommandId, ended: Ended) {
+        self.history.note_end(sandbox.ledger(), command, ended);
+        self.snapshots.note_end(sandbox, command);
     }
 
     /// Finds an earlier command with the id that the caller chose. Such a command is not started again. A command that
@@ -101,7 +117,7 @@ impl Commands {
         }
         match in_use.agent().inspect(&spec.id).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
-                Ok(Some(Known::Gone(status_of(record))))
+                Ok(Some(Known::Gone(Box::new(status_of(record)))))
             }
             Err(error) => Err(error.into()),
             Ok(_) => Ok(Some(Known::StillRunning)),
@@ -160,6 +176,7 @@ impl Commands {
         loop {
             match agent.wait(command).await {
                 Ok(ended) => {
+                    self.snapshots.note_end(sandbox, command);
                     return Ok(self.history.confirm_oom(sandbox.ledger(), agent, command, ended).await);
                 }
                 Err(error) if error.is_broken() => {
@@ -260,7 +277,7 @@ enum Known {
     /// The agent knows it, running or ended.
     StillRunning,
     /// Only the store knows it: it ran in another container, or long ago.
-    Gone(CommandStatus),
+    Gone(Box<CommandStatus>),
 }
 
 /// Adds the sandbox's environment to a command, and its secrets. The command's own variables take precedence, and their

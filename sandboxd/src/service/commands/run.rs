@@ -22,6 +22,7 @@ impl Commands {
             return Ok(stream.for_history(replay_from_history(&status)));
         }
         let spec = with_env(spec, in_use.sandbox());
+        let denied_before = in_use.sandbox().denied_attempts();
         let events = match in_use.agent().run(&spec, reader).await {
             Err(error) if error.is_broken() => in_use.agent().run(&spec, reader).await,
             other => other,
@@ -31,7 +32,7 @@ impl Commands {
         let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox(), spec.passive));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
         Ok(match end_claim {
-            Some(end_claim) => stream.for_started_command(events, spec, end_claim),
+            Some(end_claim) => stream.for_started_command(events, spec, end_claim, denied_before),
             None => stream.for_repeated_request(events, &spec),
         })
     }
@@ -59,6 +60,7 @@ impl Commands {
 fn replay_from_history(status: &CommandStatus) -> EventStream {
     let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
     let gap = (dropped_bytes > 0).then_some(Event::Gap { dropped_bytes, next_seq: 1 });
-    let events = [Some(Event::Started(status.started)), gap, status.ended.map(Event::Ended)];
+    let ended = status.ended.map(|ended| Event::Ended { ended, checkpoint: None });
+    let events = [Some(Event::Started(status.started)), gap, ended];
     Box::pin(futures::stream::iter(events.into_iter().flatten().map(Ok)))
 }

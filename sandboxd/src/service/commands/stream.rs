@@ -54,6 +54,8 @@ pub struct CommandStream {
     follow: bool,
     /// Bytes of output that were no longer kept when this stream reached them.
     missed_bytes: u64,
+    /// Number of connections that the sandbox was denied before this stream started its command.
+    denied_before: Option<u64>,
     on_drop: OnDrop,
     /// The command that this stream starts, until its start is recorded.
     unrecorded_start: Option<CommandSpec>,
@@ -88,6 +90,7 @@ impl CommandStream {
             after: 0,
             follow: true,
             missed_bytes: 0,
+            denied_before: None,
             on_drop: OnDrop::KeepRunning,
             unrecorded_start: None,
             end_claim: None,
@@ -104,8 +107,10 @@ impl CommandStream {
         events: EventStream,
         spec: CommandSpec,
         end_claim: EndClaim,
+        denied_before: u64,
     ) -> Self {
         self = self.for_repeated_request(events, &spec);
+        self.denied_before = Some(denied_before);
         self.end_claim = Some(Arc::new(end_claim));
         self.unrecorded_start = Some(spec);
         self
@@ -149,7 +154,7 @@ impl CommandStream {
         while !self.done {
             match timeout(limits::HEARTBEAT, self.feed.next()).await {
                 Err(_) => return Some(Event::Heartbeat),
-                Ok(Next::Event(Event::Ended(ended))) => return Some(self.end(ended).await),
+                Ok(Next::Event(Event::Ended { ended, .. })) => return Some(self.end(ended).await),
                 Ok(Next::Event(event)) => return Some(self.note(event)),
                 Ok(Next::Ended) if !self.follow => self.done = true,
                 Ok(Next::Broken(error)) => {
@@ -173,7 +178,7 @@ impl CommandStream {
         let (commands, sandbox) = (Arc::clone(&self.commands), Arc::clone(&self.sandbox));
         let (agent, command) = (self.agent.clone(), self.command.clone());
         let ended = commands.history.confirm_oom(sandbox.ledger(), &agent, &command, ended).await;
-        self.note(Event::Ended(ended))
+        self.note(Event::Ended { ended, checkpoint: None })
     }
 
     /// Records the position of the stream, and counts the bytes that it missed for its end record.
@@ -187,9 +192,15 @@ impl CommandStream {
                 self.after = next_seq.saturating_sub(1);
                 self.missed_bytes += dropped_bytes;
             }
-            Event::Ended(ended) => {
+            Event::Ended { ended, .. } => {
                 self.finish(ended);
-                return Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended });
+                // Also if a watcher records the end: the end that is reported names the snapshot after it.
+                self.commands.snapshots.note_end(&self.sandbox, &self.command);
+                let so_far = self.sandbox.denied_attempts();
+                let denials = self.denied_before.map(|before| so_far.saturating_sub(before));
+                let checkpoint = self.sandbox.checkpoints().after(&self.command);
+                let ended = Ended { dropped_bytes: self.missed_bytes, denials, ..ended };
+                return Event::Ended { ended, checkpoint };
             }
             // A repeated request refers to the first command, which may have been started as detached.
             Event::Started(started) => {
@@ -198,7 +209,7 @@ impl CommandStream {
                 }
                 self.feed.set_repeatable();
                 if let Some(spec) = self.unrecorded_start.take() {
-                    self.commands.history.note_start(self.sandbox.ledger(), &spec, started);
+                    self.commands.note_start(&self.sandbox, &spec, started);
                     self._hand_over = self.hand_over_later();
                 }
             }
@@ -210,7 +221,7 @@ impl CommandStream {
     fn finish(&mut self, ended: Ended) {
         self.done = true;
         if let Some(_mark) = self.end_claim.as_ref().and_then(|end_claim| end_claim.take()) {
-            self.commands.history.note_end(self.sandbox.ledger(), &self.command, ended);
+            self.commands.note_end(&self.sandbox, &self.command, ended);
         }
     }
 
@@ -246,7 +257,9 @@ impl CommandStream {
         }
         let ended = self.commands.history.end_of_lost(self.sandbox.ledger(), &self.command).await;
         self.finish(ended);
-        Some(Event::Ended(Ended { dropped_bytes: self.missed_bytes, ..ended }))
+        self.commands.snapshots.note_end(&self.sandbox, &self.command);
+        let ended = Ended { dropped_bytes: self.missed_bytes, ..ended };
+        Some(Event::Ended { ended, checkpoint: self.sandbox.checkpoints().after(&self.command) })
     }
 }
 
@@ -270,7 +283,7 @@ impl CommandStream {
         // The reader left before the agent confirmed the start. The command may run nevertheless.
         self.commands.tasks.spawn(async move {
             if let Ok(status) = agent.inspect(&command).await {
-                commands.history.note_start(sandbox.ledger(), &spec, status.started);
+                commands.note_start(&sandbox, &spec, status.started);
                 commands.watch(&sandbox, &agent, &command, mark);
             }
         });

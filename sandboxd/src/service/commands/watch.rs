@@ -50,7 +50,7 @@ impl Commands {
                 ended = commands.wait_across_reconnects(&sandbox, &agent, &command) => ended,
             };
             match ended {
-                Ok(ended) => commands.history.note_end(sandbox.ledger(), &command, ended),
+                Ok(ended) => commands.note_end(&sandbox, &command, ended),
                 Err(error) => {
                     warn!(sandbox = %sandbox.id(), %command, error = &error as &dyn std::error::Error, "could not watch a command to its end");
                 }
@@ -71,6 +71,7 @@ impl Commands {
                     let ran = now_ms().saturating_sub(command.started_at_ms).max(0) as u64;
                     let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
                     sandbox.ledger().restore_deadline(command.id.clone(), rest);
+                    self.snapshots.note_running(sandbox, &command.id, command.passive);
                     let mark = InUseMark::command(sandbox.activity(), command.passive);
                     self.watch(sandbox, &agent, &command.id, mark);
                     if command.passive {

@@ -14,7 +14,7 @@ use crate::service::clock::now_ms;
 /// Why a host cannot be allowed, whatever its name.
 const NOT_PUBLIC: &str = "it has an address outside the public internet";
 
-/// What was allowed to a sandbox.
+/// Result of allowing a denied host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     /// Host that was denied.

@@ -1,4 +1,4 @@
-//! What a sandbox was denied, and the streams of it.
+//! Denied connections of a sandbox, and the streams of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +39,8 @@ pub(super) struct Denials(Mutex<Kept>);
 struct Kept {
     /// The newest last.
     list: Vec<Denial>,
+    /// Number of all attempts so far.
+    attempts: u64,
     /// Exists while there are streams.
     streams: Option<Sender<Denial>>,
     /// The sandbox is deleted.
@@ -53,6 +55,7 @@ impl Denials {
     /// Records a denial. Drops the oldest one at the maximum.
     pub(super) fn record(&self, host: &str, port: u16, reason: DenialReason, allowable: bool) {
         let mut kept = self.lock();
+        kept.attempts += 1;
         let known = kept.list.iter().position(|it| it.host == host && it.port == port && it.reason == reason);
         let (id, count) = match known.map(|at| kept.list.remove(at)) {
             Some(known) => (known.id, known.count),
@@ -76,6 +79,11 @@ impl Denials {
         let mut list = self.lock().list.clone();
         list.reverse();
         list
+    }
+
+    /// Number of all attempts so far.
+    pub(super) fn attempts(&self) -> u64 {
+        self.lock().attempts
     }
 
     pub(super) fn find(&self, id: &DenialId) -> Option<Denial> {

@@ -193,6 +193,11 @@ impl Outbound {
         self.denials.find(id)
     }
 
+    /// Returns how many connections were denied since this daemon knows the sandbox.
+    pub(in crate::service) fn denied_attempts(&self) -> u64 {
+        self.denials.attempts()
+    }
+
     /// Streams the latest denials, oldest first, and then those that happen.
     pub(in crate::service) fn follow_denials(&self) -> Result<DenialStream, Error> {
         self.denials.follow()

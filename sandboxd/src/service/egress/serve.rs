@@ -16,7 +16,7 @@ use tracing::debug;
 use super::refusal::reply_for;
 use super::{Egress, Outbound, Registration};
 use crate::agent::{AgentHandle, Outgoing};
-use crate::egress::{self, Broken, Expected, Far, Gate, Meter, Tally, carry};
+use crate::egress::{self, Broken, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
 use crate::metrics::{Decision, Metrics};
 use crate::model::{Host, limits};
 
@@ -98,7 +98,7 @@ impl OutboundServer {
     async fn carry(
         &self,
         outgoing: Outgoing,
-        far: Far,
+        far: RemoteEndpoint,
         expected: &Expected,
         registration: &Registration<'_>,
     ) {

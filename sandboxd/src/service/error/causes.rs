@@ -10,7 +10,7 @@ use crate::engine::{self, DiskFault};
 use crate::model::{FieldError, PublicError, Refusal};
 use crate::store;
 
-/// What clients see of an engine's error. The log has the error itself.
+/// The part of an engine's error that clients see. The error itself is only logged.
 pub(super) fn engine_error(error: &engine::Error) -> PublicError {
     let (code, message) = match error {
         engine::Error::ImageMissing { image } => {
@@ -101,8 +101,9 @@ impl Error {
         match self {
             Self::Engine(error) => error.advice(),
             Self::Store(error) => error.advice(),
+            Self::SnapshotStoreClosed { fault, .. } => fault.advice(),
             Self::OtherEngine { .. } => Some(
-                "mount the engine's data root and start again; if its files are gone for good, `sandboxd accept-engine` keeps the sandboxes as lost and lets the daemon start",
+                "mount the engine's data root and start again; if its files are permanently lost, `sandboxd accept-engine` keeps the sandboxes as lost and lets the daemon start",
             ),
             Self::OtherInstance { .. } => Some(
                 "restore the instance.key that belongs to the database, or move the database away to take the sandboxes back from the engine's labels",

@@ -6,14 +6,14 @@ mod tests;
 
 use std::sync::Arc;
 
-use sandbox_api::{ErrorCode, SandboxId};
+use sandbox_api::{ErrorCode, SandboxId, SnapshotId};
 use serde_json::json;
 use thiserror::Error;
 
 use crate::agent;
 use crate::engine;
 use crate::model::echo::Echo;
-use crate::model::{PublicError, Refusal, limits};
+use crate::model::{PublicError, Refusal, SessionKey, StoreFault, limits};
 use crate::store;
 
 /// Why a request fails. The message is for the client. Its cause is for the log.
@@ -101,6 +101,57 @@ pub enum Error {
     /// The sandbox could not be created. All requests for its session get this error.
     CreateFailed(#[source] Arc<Error>),
 
+    /// A session that is to get a fork has a sandbox.
+    SessionTaken {
+        /// Its key.
+        session_key: SessionKey,
+    },
+    /// A restore of the sandbox's files was interrupted, or the fork that creates it is under way.
+    Blocked,
+    /// The snapshot is being restored, or another one is made from it.
+    SnapshotInUse,
+    /// Data of a snapshot is missing or damaged.
+    SnapshotDamaged {
+        /// What is wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Stored data is missing or damaged that the present files of a sandbox need, so no snapshot of them can be made.
+    PresentDamaged {
+        /// The last snapshot of the sandbox, if it is damaged.
+        snapshot: Option<SnapshotId>,
+        /// What is wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// As many imports or exports run as are possible at once.
+    SnapshotsBusy {
+        /// Which of them.
+        what: &'static str,
+        /// Maximum number.
+        max: usize,
+    },
+    /// The stored snapshots have reached the maximum of their total size.
+    SnapshotsFull {
+        /// The maximum.
+        max_bytes: u64,
+    },
+    /// A file is not a snapshot that can be imported.
+    ImportRejected {
+        /// What is wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The store of snapshots is not open.
+    SnapshotStoreClosed {
+        /// Why.
+        fault: StoreFault,
+        /// The error of the store.
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The store of snapshots cannot be used now.
+    SnapshotStore {
+        /// Its error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// The maximum number of sandboxes runs.
     Full {
         /// Maximum number of running sandboxes.
@@ -173,7 +224,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a client sees of the error.
+    /// The part of the error that clients see.
     pub fn to_public(&self) -> PublicError {
         match self {
             Self::Refused(refusal) => refusal.to_public(),
@@ -287,6 +338,63 @@ impl Error {
             ),
             Self::CreateFailed(error) => error.to_public(),
 
+            Self::SessionTaken { session_key } => PublicError::new(
+                ErrorCode::AlreadyExists,
+                format!("the session {} already has a sandbox", Echo(session_key.as_str())),
+                json!({ "field": "sessionKeys", "sessionKey": session_key.as_str() }),
+            ),
+            Self::Blocked => PublicError::new(
+                ErrorCode::Unavailable,
+                "a restore of the sandbox's files, or the fork that creates it, is not finished; try again",
+                json!({}),
+            ),
+            Self::SnapshotInUse => PublicError::new(
+                ErrorCode::WrongState,
+                "the snapshot is being restored, or another one is made from it; try again",
+                json!({}),
+            ),
+            Self::SnapshotDamaged { source } => {
+                PublicError::new(ErrorCode::Refused, format!("the snapshot is damaged: {source}"), json!({}))
+            }
+            Self::PresentDamaged { snapshot: Some(snapshot), .. } => PublicError::new(
+                ErrorCode::Refused,
+                format!(
+                    "the last snapshot of the sandbox, {snapshot}, is damaged; run `sandboxd fsck`, and try again"
+                ),
+                json!({ "snapshotId": snapshot }),
+            ),
+            Self::PresentDamaged { snapshot: None, .. } => PublicError::new(
+                ErrorCode::Refused,
+                "stored data that the sandbox's files share with a snapshot is damaged; run `sandboxd fsck`, and try again",
+                json!({}),
+            ),
+            Self::SnapshotsBusy { what, max } => PublicError::new(
+                ErrorCode::CapacityExhausted,
+                format!("the limit of {max} {what} of snapshots at once is reached; try again"),
+                json!({ "limit": what, "value": max }),
+            ),
+            Self::SnapshotsFull { max_bytes } => PublicError::new(
+                ErrorCode::CapacityExhausted,
+                format!(
+                    "the stored snapshots have reached {} MiB, which SANDBOXD_SNAPSHOTS_MB allows; delete some",
+                    max_bytes / (1024 * 1024)
+                ),
+                json!({ "limit": "snapshotBytes", "value": max_bytes }),
+            ),
+            Self::ImportRejected { source } => PublicError::new(
+                ErrorCode::Refused,
+                format!("the file was not imported: {source}"),
+                json!({}),
+            ),
+            Self::SnapshotStore { .. } => PublicError::new(
+                ErrorCode::Unavailable,
+                "the store of snapshots cannot be used now",
+                json!({ "reason": StoreFault::Unavailable.as_str() }),
+            ),
+            Self::SnapshotStoreClosed { fault, .. } => {
+                PublicError::new(ErrorCode::Unavailable, fault.message(), json!({ "reason": fault.as_str() }))
+            }
+
             Self::Full { max } => PublicError::new(
                 ErrorCode::CapacityExhausted,
                 format!("all {max} sandboxes are in use"),
@@ -295,7 +403,7 @@ impl Error {
             Self::DiskShort { free_bytes } => PublicError::new(
                 ErrorCode::InsufficientStorage,
                 format!(
-                    "the engine's disk is nearly full, with {free_bytes} bytes free; its operator has to free some"
+                    "the engine's disk is nearly full, with {free_bytes} bytes free; the operator must free some"
                 ),
                 json!({ "freeBytes": free_bytes }),
             ),

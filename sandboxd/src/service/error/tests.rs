@@ -234,6 +234,10 @@ fn errors_of_the_service_have_details() {
             r#"refused {"field":"image","value":"evil"} the image "evil" is not allowed here; see SANDBOXD_ALLOWED_IMAGES"#,
         ),
         (
+            Error::SnapshotsFull { max_bytes: 5 << 20 },
+            r#"capacity_exhausted {"limit":"snapshotBytes","value":5242880} the stored snapshots have reached 5 MiB, which SANDBOXD_SNAPSHOTS_MB allows; delete some"#,
+        ),
+        (
             Error::ImageUnavailable { image: "gone".into(), source: absent },
             r#"refused {"field":"image","value":"gone"} the image "gone" is not on the engine and cannot be pulled"#,
         ),
@@ -293,15 +297,26 @@ fn errors_of_the_service_have_details() {
             Error::Lost,
             r#"wrong_state {"state":"lost"} the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to create a new one"#,
         ),
+        (
+            Error::PresentDamaged {
+                snapshot: Some("snap_0123456789abcdef".parse().unwrap()),
+                source: io_error().into(),
+            },
+            r#"refused {"snapshotId":"snap_0123456789abcdef"} the last snapshot of the sandbox, snap_0123456789abcdef, is damaged; run `sandboxd fsck`, and try again"#,
+        ),
+        (
+            Error::PresentDamaged { snapshot: None, source: io_error().into() },
+            "refused {} stored data that the sandbox's files share with a snapshot is damaged; run `sandboxd fsck`, and try again",
+        ),
         (Error::NoDisks, "unavailable {} the sandbox's disk cannot be used: disks do not work here any more"),
         (
             Error::CreateFailed(Arc::new(Error::DiskShort { free_bytes: 77 })),
-            r#"insufficient_storage {"freeBytes":77} the engine's disk is nearly full, with 77 bytes free; its operator has to free some"#,
+            r#"insufficient_storage {"freeBytes":77} the engine's disk is nearly full, with 77 bytes free; the operator must free some"#,
         ),
         (Error::Full { max: 4 }, r#"capacity_exhausted {"maxConcurrent":4} all 4 sandboxes are in use"#),
         (
             Error::DiskShort { free_bytes: 77 },
-            r#"insufficient_storage {"freeBytes":77} the engine's disk is nearly full, with 77 bytes free; its operator has to free some"#,
+            r#"insufficient_storage {"freeBytes":77} the engine's disk is nearly full, with 77 bytes free; the operator must free some"#,
         ),
         (
             Error::WaitDeadline { timeout_ms: 250 },

@@ -14,7 +14,8 @@ use sandbox_api::SandboxId;
 pub use self::stream::FileStream;
 use self::stream::LongUse;
 use super::Error;
-use super::lifecycle::Lifecycle;
+use super::lifecycle::{Lifecycle, Sandbox};
+use super::snapshots::Snapshots;
 use super::storage::Storage;
 use crate::agent::{self, AgentHandle, UploadError};
 use crate::model::files::{
@@ -52,11 +53,20 @@ impl<E> From<UploadError<E>> for UploadFailed<E> {
 pub struct Files {
     lifecycle: Arc<Lifecycle>,
     storage: Arc<Storage>,
+    snapshots: Arc<Snapshots>,
 }
 
 impl Files {
-    pub(in crate::service) fn new(lifecycle: &Arc<Lifecycle>, storage: &Arc<Storage>) -> Self {
-        Self { lifecycle: Arc::clone(lifecycle), storage: Arc::clone(storage) }
+    pub(in crate::service) fn new(
+        lifecycle: &Arc<Lifecycle>,
+        storage: &Arc<Storage>,
+        snapshots: &Arc<Snapshots>,
+    ) -> Self {
+        Self {
+            lifecycle: Arc::clone(lifecycle),
+            storage: Arc::clone(storage),
+            snapshots: Arc::clone(snapshots),
+        }
     }
 
     /// Writes all files or none.
@@ -65,7 +75,10 @@ impl Files {
         if self.storage.is_space_tight() {
             files.iter_mut().for_each(|file| file.target.durable = true);
         }
-        Ok(self.lifecycle.in_use(id).await?.agent().write_files(files).await?)
+        let in_use = self.lifecycle.in_use(id).await?;
+        in_use.agent().write_files(files).await?;
+        self.snapshots.note_files(in_use.sandbox());
+        Ok(())
     }
 
     /// Reads a whole file. `None` if it does not exist.
@@ -85,8 +98,11 @@ impl Files {
     ) -> Result<Written, UploadFailed<E>> {
         self.storage.check_space(0).await?;
         target.durable |= self.storage.is_space_tight();
-        let (agent, _guard) = self.begin_long_use(id).await?;
-        self.storage.while_space_lasts(async { Ok(agent.write_file(target, content).await?) }).await
+        let (sandbox, agent, _guard) = self.begin_long_change(id).await?;
+        let written =
+            self.storage.while_space_lasts(async { Ok(agent.write_file(target, content).await?) }).await;
+        self.snapshots.note_files(&sandbox);
+        written
     }
 
     /// Reads a file, or a part of it.
@@ -113,7 +129,10 @@ impl Files {
 
     /// Creates a directory and its missing parents. Returns whether it was created.
     pub async fn make_dir(&self, id: &SandboxId, path: FilePath) -> Result<bool, Error> {
-        Ok(self.lifecycle.in_use(id).await?.agent().make_dir(path).await?)
+        let in_use = self.lifecycle.in_use(id).await?;
+        let made = in_use.agent().make_dir(path).await?;
+        self.snapshots.note_files(in_use.sandbox());
+        Ok(made)
     }
 
     /// Moves a file or directory.
@@ -124,12 +143,13 @@ impl Files {
         to: FilePath,
         overwrite: bool,
     ) -> Result<(), Error> {
-        self.lifecycle.in_use(id).await?.agent().move_file(from, to, overwrite).await.map_err(|error| {
-            match error {
-                agent::Error::Refused(Refusal::NotEmpty { path }) => Error::NotReplaced { path },
-                error => error.into(),
-            }
-        })
+        let in_use = self.lifecycle.in_use(id).await?;
+        in_use.agent().move_file(from, to, overwrite).await.map_err(|error| match error {
+            agent::Error::Refused(Refusal::NotEmpty { path }) => Error::NotReplaced { path },
+            error => error.into(),
+        })?;
+        self.snapshots.note_files(in_use.sandbox());
+        Ok(())
     }
 
     /// Deletes a file or directory. With `if_match`, it must have this etag. Returns the number of deleted entries.
@@ -140,14 +160,20 @@ impl Files {
         recursive: bool,
         if_match: Option<String>,
     ) -> Result<u64, Error> {
-        let (agent, _guard) = self.begin_long_use(id).await?;
-        Ok(agent.delete_file(path, recursive, if_match).await?)
+        let (sandbox, agent, _guard) = self.begin_long_change(id).await?;
+        let deleted = agent.delete_file(path, recursive, if_match).await;
+        // Also after an error: a part may be deleted.
+        self.snapshots.note_files(&sandbox);
+        Ok(deleted?)
     }
 
     /// Applies all edits to a file or none.
     pub async fn edit(&self, id: &SandboxId, path: FilePath, edits: TextEdits) -> Result<Edited, Error> {
         self.storage.check_space(0).await?;
-        Ok(self.lifecycle.in_use(id).await?.agent().edit_file(path, edits).await?)
+        let in_use = self.lifecycle.in_use(id).await?;
+        let edited = in_use.agent().edit_file(path, edits).await?;
+        self.snapshots.note_files(in_use.sandbox());
+        Ok(edited)
     }
 
     /// Packs a directory or file into an archive.
@@ -169,8 +195,10 @@ impl Files {
         archive: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Unpacked, UploadFailed<E>> {
         self.storage.check_space(0).await?;
-        let (agent, _guard) = self.begin_long_use(id).await?;
-        self.storage.while_space_lasts(async { Ok(agent.unpack(path, archive).await?) }).await
+        let (sandbox, agent, _guard) = self.begin_long_change(id).await?;
+        let unpacked = self.storage.while_space_lasts(async { Ok(agent.unpack(path, archive).await?) }).await;
+        self.snapshots.note_files(&sandbox);
+        unpacked
     }
 
     /// Streams changes at and below a path until the stream is dropped.
@@ -212,9 +240,14 @@ impl Files {
 
     /// Returns the agent for a long operation. The guard keeps the sandbox in use, and does not block its deletion.
     async fn begin_long_use(&self, id: &SandboxId) -> Result<(AgentHandle, LongUse), Error> {
+        self.begin_long_change(id).await.map(|(_, agent, guard)| (agent, guard))
+    }
+
+    /// As [`Self::begin_long_use`], for an operation that changes files.
+    async fn begin_long_change(&self, id: &SandboxId) -> Result<(Arc<Sandbox>, AgentHandle, LongUse), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
-        let (_, agent, mark) = in_use.unlock();
-        Ok((agent, LongUse::new(mark, permit)))
+        let (sandbox, agent, mark) = in_use.unlock();
+        Ok((sandbox, agent, LongUse::new(mark, permit)))
     }
 }

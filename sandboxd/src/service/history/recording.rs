@@ -58,7 +58,7 @@ impl History {
         Ok(agent.unrecorded_commands(recorded, u64::MAX).await.map(drop)?)
     }
 
-    /// Records one page. Returns the numbers of the commands whose end is recorded too, which the agent may forget.
+    /// Records one page. Returns the numbers of the commands whose end is recorded too, which the agent may drop.
     async fn record_page(
         &self,
         ledger: &Ledger,

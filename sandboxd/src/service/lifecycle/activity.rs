@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passive_command_is_counted_and_is_no_use() {
+    fn a_passive_command_is_counted_but_not_a_use() {
         let activity = Arc::new(Activity::new(7));
         let passive = InUseMark::command(&activity, true);
         assert_eq!((activity.passive_commands(), activity.commands()), (1, 0));

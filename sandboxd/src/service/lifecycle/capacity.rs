@@ -8,7 +8,7 @@ use tracing::{debug, info};
 use super::order::RunPermit;
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::model::{Stage, limits};
+use crate::model::Stage;
 
 impl Lifecycle {
     /// Returns a permit for one more running sandbox. If none is free, parks the idle sandbox that was used least
@@ -24,8 +24,12 @@ impl Lifecycle {
             if let Some(permit) = self.try_run_permit() {
                 return Ok(permit);
             }
-            if !self.park_least_recently_used().await? {
-                return Err(Error::Full { max: self.setup.limits.max_concurrent });
+            let parked = self.park_least_recently_used().await;
+            if !matches!(parked, Ok(true)) {
+                // One that took long may be parked by now.
+                let permit = self.try_run_permit().map(Ok);
+                let full = || Error::Full { max: self.setup.limits.max_concurrent };
+                return permit.unwrap_or_else(|| Err(parked.err().unwrap_or_else(full)));
             }
         }
     }
@@ -43,6 +47,11 @@ impl Lifecycle {
         }
     }
 
+    /// Whether one more sandbox may run without another one being parked for it.
+    pub(in crate::service) fn has_room(&self) -> bool {
+        self.permits.available_permits() > 0 && self.running() < self.setup.limits.max_concurrent
+    }
+
     fn running(&self) -> usize {
         self.registry.all().iter().filter(|sandbox| sandbox.stage() == Stage::Running).count()
     }
@@ -57,7 +66,7 @@ impl Lifecycle {
         let mut last_error = None;
         for sandbox in self.idle_longest_first() {
             // If parking hangs, it continues in the background, and another sandbox is tried.
-            let parked = timeout(limits::EVICTION_WAIT, self.park_if_idle(&sandbox)).await;
+            let parked = timeout(self.eviction_wait(), self.park_if_idle(&sandbox)).await;
             match parked.unwrap_or(Err(Error::ConcurrentTransitions)) {
                 Ok(true) => {
                     info!(sandbox = %sandbox.id(), "sandbox parked to free a permit for another");

@@ -18,8 +18,9 @@ use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle, Duplex, Peer};
 use crate::engine::{self, ContainerPlan, Status, VolumePresence};
 use crate::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME};
-use crate::model::{Transport, limits};
+use crate::model::{Disk, Transport, limits};
 use crate::seam;
+use crate::service::storage::HeldBase;
 
 /// Whether a container is created for a new workspace or for an existing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,11 @@ impl Lifecycle {
                 agent.close();
                 if let Err(second) = self.engine.remove_container_of(sandbox.id()).await {
                     warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "could not remove a container that did not start");
+                }
+                if let Error::Engine(_) = &error
+                    && let Some(lower) = sandbox.labels().disk.as_ref().and_then(Disk::lower)
+                {
+                    self.storage.repair_bases(lower).await;
                 }
                 Err(error)
             }
@@ -139,7 +145,7 @@ impl Lifecycle {
             .await
     }
 
-    async fn restart_locked(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
+    pub(super) async fn restart_locked(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         self.history.record_if_possible(sandbox.ledger(), agent).await;
         sandbox.peer.send_replace(Peer::Pending);
         let attached = self.storage.attach(&sandbox.labels()).await?;
@@ -223,13 +229,23 @@ impl Lifecycle {
         }
     }
 
-    /// Assigns a disk to a new sandbox, if workspaces have disks of their own.
-    pub(super) async fn claim_disk(&self, sandbox: &Sandbox) -> Result<(), Error> {
+    /// Assigns a disk to a new sandbox, if workspaces have disks of their own. Returns whether it is over the base.
+    pub(super) async fn claim_disk(&self, sandbox: &Sandbox, base: Option<&HeldBase>) -> Result<bool, Error> {
         let mib = sandbox.labels().spec.resources.disk_mb();
-        if let Some(disk) = self.storage.claim(mib).await? {
+        let lower = base.map(|base| &base.lower);
+        let disk = match self.storage.claim(mib, lower).await {
+            Err(Error::DiskShort { .. })
+                if self.storage.remove_unused_bases(async || self.bases_in_use().await).await =>
+            {
+                self.storage.claim(mib, lower).await?
+            }
+            other => other?,
+        };
+        let is_over_base = disk.as_ref().is_some_and(|disk| disk.lower().is_some());
+        if let Some(disk) = disk {
             sandbox.update(|record| record.disk = Some(disk));
         }
-        Ok(())
+        Ok(is_over_base)
     }
 
     /// Whether the files of a sandbox still exist. If the sandbox has a disk, they are on the disk, and the engine

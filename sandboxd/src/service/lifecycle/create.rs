@@ -12,7 +12,7 @@ use super::order::{Exclusive, Running, State};
 use super::readiness::Prepared;
 use super::registry::Claim;
 use super::sandbox::Sandbox;
-use super::{Changes, Error, Lifecycle};
+use super::{Beginning, Changes, Error, Lifecycle, Seed};
 use crate::model::{Refusal, SandboxSpec, Stage, limits};
 use crate::seam;
 
@@ -37,12 +37,24 @@ impl Lifecycle {
         spec: SandboxSpec,
         changes: &Changes,
     ) -> Result<Reconnected, Error> {
+        self.create_or_reconnect_with(spec, changes, Beginning::default()).await
+    }
+
+    /// Like [`Self::create_or_reconnect`]. `beginning` applies to a new sandbox.
+    pub(in crate::service) async fn create_or_reconnect_with(
+        self: &Arc<Self>,
+        spec: SandboxSpec,
+        changes: &Changes,
+        beginning: Beginning,
+    ) -> Result<Reconnected, Error> {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
         self.check_network(&spec.network)?;
         for _ in 0..limits::RACE_TRIES {
             match self.registry.claim(spec.clone(), prepared.transport)? {
-                Claim::New(sandbox, guard) => return self.create(sandbox, guard, prepared).await,
+                Claim::New(sandbox, guard) => {
+                    return self.create(sandbox, guard, prepared, beginning).await;
+                }
                 Claim::NoUserId => self.delete_oldest_parked().await?,
                 Claim::Existing(sandbox) => {
                     if let Some(found) = self.reconnect(&sandbox, changes).await? {
@@ -60,7 +72,13 @@ impl Lifecycle {
         sandbox: Arc<Sandbox>,
         guard: Exclusive,
         prepared: Prepared,
+        beginning: Beginning,
     ) -> Result<Reconnected, Error> {
+        let Beginning { seed, is_tentative } = beginning;
+        if is_tentative {
+            sandbox.update(|record| record.is_tentative = true);
+            self.block(sandbox.id());
+        }
         let _mark = InUseMark::request(sandbox.activity());
         let created = Reconnected {
             id: sandbox.id().clone(),
@@ -69,8 +87,9 @@ impl Lifecycle {
             spec: sandbox.labels().spec,
         };
         let lifecycle = Arc::clone(self);
-        let task =
-            self.tasks.spawn(async move { lifecycle.create_or_undo(&sandbox, guard, &prepared).await });
+        let task = self.tasks.spawn(async move {
+            lifecycle.create_or_undo(&sandbox, guard, &prepared, seed.as_deref()).await
+        });
         match task.await {
             Ok(Ok(())) => Ok(created),
             Ok(Err(error)) => Err(Error::CreateFailed(error)),
@@ -84,8 +103,9 @@ impl Lifecycle {
         sandbox: &Arc<Sandbox>,
         mut state: Exclusive,
         prepared: &Prepared,
+        seed: Option<&dyn Seed>,
     ) -> Result<(), Arc<Error>> {
-        match self.create_steps(sandbox, prepared).await {
+        match self.create_steps(sandbox, prepared, seed).await {
             Ok(running) => {
                 *state = State::Running(running);
                 info!(sandbox = %sandbox.id(), "sandbox created");
@@ -94,6 +114,7 @@ impl Lifecycle {
             Err(error) => {
                 let error = Arc::new(error);
                 *state = State::Failed(Arc::clone(&error));
+                self.unblock(sandbox.id());
                 // From here on only this task changes it, so callers need not wait long for the removal.
                 drop(state);
                 let (lifecycle, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
@@ -109,19 +130,53 @@ impl Lifecycle {
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         prepared: &Prepared,
+        seed: Option<&dyn Seed>,
     ) -> Result<Running, Error> {
+        // First, because it may take minutes, in which others can run.
+        let base = match seed.and_then(Seed::base) {
+            Some(source) => self.storage.base(source, async || self.bases_in_use().await).await,
+            None => None,
+        };
         let permit = self.acquire_run_permit().await?;
         self.ensure_requested_image(sandbox).await?;
-        self.claim_disk(sandbox).await?;
+        let is_over_base = self.claim_disk(sandbox, base.as_ref()).await?;
         seam::at("create.disk");
         self.store.begin(&sandbox.record()).await?;
         seam::at("create.intent");
         let agent = self.bring_up(sandbox, prepared, Workspace::New).await?;
         seam::at("create.act");
+        if let Some(seed) = seed.filter(|_| !is_over_base) {
+            seed.fill(&agent).await?;
+            seam::at("seed.act");
+        }
         self.store.put(&sandbox.update(|record| record.stage = Stage::Running)).await?;
         seam::at("create.outcome");
         let egress = self.egress.begin(sandbox.outbound(), &agent);
         Ok(Running { agent, permit: Some(permit), egress })
+    }
+
+    /// Serves requests to tentative sandboxes. Until then, they are removed at the next start. After an error that may be
+    /// so or not, so the caller [removes](Self::remove_tentative) them.
+    pub(in crate::service) async fn confirm(&self, ids: &[SandboxId]) -> Result<(), Error> {
+        self.store.confirm(ids).await?;
+        for id in ids {
+            if let Some(sandbox) = self.registry.get(id) {
+                sandbox.update(|record| record.is_tentative = false);
+            }
+            self.unblock(id);
+        }
+        Ok(())
+    }
+
+    /// Deletes a tentative sandbox. One that cannot be deleted now is kept for its session.
+    pub(in crate::service) async fn remove_tentative(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
+        let removed = self.delete(id).await;
+        match removed {
+            Ok(()) => self.unblock(id),
+            // Used from here on, so the next start must not remove it.
+            Err(_) => self.confirm(std::slice::from_ref(id)).await?,
+        }
+        removed
     }
 
     /// Returns `None` if the sandbox does not exist any more, so that the caller tries again.
@@ -130,6 +185,7 @@ impl Lifecycle {
         sandbox: &Arc<Sandbox>,
         changes: &Changes,
     ) -> Result<Option<Reconnected>, Error> {
+        self.until_unblocked(sandbox.id()).await?;
         let _mark = InUseMark::request(sandbox.activity());
         // Before the wake, because the next container is created from the changed spec.
         if let State::Parked = &*sandbox.order.shared().await {
@@ -140,6 +196,10 @@ impl Lifecycle {
             other => other?,
         };
         let state = sandbox.order.shared().await;
+        if self.is_blocked(sandbox.id()) {
+            // Since this waited for the lock.
+            return Ok(None);
+        }
         match &*state {
             State::Running(_) => {
                 self.apply(sandbox, changes).await?;

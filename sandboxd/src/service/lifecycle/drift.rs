@@ -1,6 +1,6 @@
 //! Changes that others make to a sandbox's container: they rename, pause or update it, or connect it to a network.
 //!
-//! What can be undone in place is undone: the container is unpaused and gets its name back. A container with weakened
+//! Changes that can be undone in place are undone: the container is unpaused and gets its name back. A container with weakened
 //! hardening is not repaired. Its sandbox is parked, and the next wake creates a new container.
 
 use tracing::{info, warn};

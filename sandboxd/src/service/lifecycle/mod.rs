@@ -6,14 +6,17 @@
 mod activity;
 mod bridge;
 mod capacity;
+mod checkpoints;
 mod container;
 mod create;
 mod delete;
 mod drift;
+mod exclusive;
 mod order;
 mod originals;
 mod orphans;
 mod park;
+mod park_checkpoints;
 mod prepare;
 mod probe;
 mod reach;
@@ -30,6 +33,7 @@ mod wake;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sandbox_api::SandboxId;
@@ -37,8 +41,10 @@ use sandbox_api::sandbox::SandboxState;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 pub(in crate::service) use self::activity::{Activity, InUseMark};
+pub(in crate::service) use self::checkpoints::{Act, DueCheckpoint};
 pub use self::create::Reconnected;
 pub use self::orphans::OrphanView;
+pub(in crate::service) use self::park_checkpoints::StoredFiles;
 pub(in crate::service) use self::reach::InUse;
 pub(in crate::service) use self::readiness::Prepared;
 pub use self::readiness::Readiness;
@@ -50,12 +56,13 @@ use super::clock::Age;
 use super::egress::Egress;
 use super::history::History;
 use super::ownership::Ownership;
-use super::storage::Storage;
+use super::storage::{BaseSource, Storage};
 use super::tasks::Tasks;
 use super::{Context, Error, Setup};
+use crate::agent::AgentHandle;
 use crate::engine::Engine;
 use crate::metrics::{Metrics, Repair};
-use crate::model::{Instance, Orphan, limits};
+use crate::model::{Instance, Orphan, SessionKey, limits};
 use crate::store::Store;
 
 /// What other components have attached to a sandbox. They remove it before the sandbox is deleted.
@@ -65,6 +72,45 @@ pub(in crate::service) trait Attachments: fmt::Debug + Send + Sync {
 
     /// Called after everything of the sandbox was removed.
     fn after_delete<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, ()>;
+}
+
+/// Gives a new sandbox its first files, before it accepts requests.
+pub(in crate::service) trait Seed: fmt::Debug + Send + Sync {
+    /// What a base with the files is made of. `None` if each sandbox gets its own files.
+    fn base(&self) -> Option<&dyn BaseSource>;
+    /// Writes the files to a sandbox without a base. Called when the agent has answered. An error undoes the create.
+    fn fill<'a>(&'a self, agent: &'a AgentHandle) -> BoxFuture<'a, Result<(), Error>>;
+}
+
+/// How a new sandbox begins.
+#[derive(Debug, Clone, Default)]
+pub(in crate::service) struct Beginning {
+    /// Its first files.
+    pub(in crate::service) seed: Option<Arc<dyn Seed>>,
+    /// It is one of several of which all are created or none. It serves no request before [`Lifecycle::confirm`], and if the
+    /// daemon ends before, the next start removes it.
+    pub(in crate::service) is_tentative: bool,
+}
+
+/// Makes a snapshot in a remote store of each sandbox that is parked, unless the last one has the same files.
+pub(in crate::service) trait ParkCheckpoints: fmt::Debug + Send + Sync {
+    /// Whether there is a remote store.
+    fn are_made(&self) -> bool;
+
+    /// Makes one of a sandbox that nothing else uses, within `limit`. Returns whether the store has the files now.
+    fn make<'a>(
+        self: Arc<Self>,
+        sandbox: &'a Sandbox,
+        agent: &'a AgentHandle,
+        limit: Duration,
+    ) -> BoxFuture<'a, bool>;
+
+    /// As [`Self::make`], for a sandbox that may be used meanwhile. `None` if a snapshot of it is made already.
+    fn make_early<'a>(
+        self: Arc<Self>,
+        sandbox: &'a Sandbox,
+        agent: &'a AgentHandle,
+    ) -> BoxFuture<'a, Option<bool>>;
 }
 
 /// Creates, finds, parks, wakes and deletes sandboxes.
@@ -99,6 +145,9 @@ pub struct Lifecycle {
     prepared: OnceLock<Prepared>,
     readiness: watch::Sender<Readiness>,
     attachments: OnceLock<Weak<dyn Attachments>>,
+    park_checkpoints: OnceLock<Weak<dyn ParkCheckpoints>>,
+    /// Sandboxes whose files are those of no snapshot, because a restore was interrupted.
+    blocked: watch::Sender<HashSet<SandboxId>>,
 }
 
 impl Lifecycle {
@@ -132,6 +181,8 @@ impl Lifecycle {
             prepared: OnceLock::new(),
             readiness: watch::Sender::new(Readiness::Waiting { missing: "start-up" }),
             attachments: OnceLock::new(),
+            park_checkpoints: OnceLock::new(),
+            blocked: watch::Sender::default(),
         })
     }
 
@@ -159,6 +210,11 @@ impl Lifecycle {
         self.registry.all()
     }
 
+    /// Whether a session has a sandbox.
+    pub(in crate::service) fn has_session(&self, session: &SessionKey) -> bool {
+        self.registry.of_session(session).is_some()
+    }
+
     /// The sandbox with this id, if it exists.
     pub(in crate::service) fn registered(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
         self.registry.get(id)
@@ -170,6 +226,24 @@ impl Lifecycle {
             sandbox.with_facts(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()))
         };
         self.registry.all().iter().filter_map(disk_of).collect()
+    }
+
+    /// Names of the drivers of the volumes over bases.
+    pub(in crate::service) fn volume_drivers(&self) -> HashSet<String> {
+        let driver_of = |sandbox: &Arc<Sandbox>| {
+            sandbox.with_facts(|facts| Some(facts.record.disk.as_ref()?.lower()?.driver().to_owned()))
+        };
+        self.registry.all().iter().filter_map(driver_of).collect()
+    }
+
+    /// Names of the bases that sandboxes need. `None` if the engine has disks with files whose sandbox is not known: a base
+    /// of theirs must not be removed.
+    pub(in crate::service) async fn bases_in_use(&self) -> Result<Option<HashSet<String>>, Error> {
+        let disks = self.storage.unclaimed(|| self.claimed_disks()).await?;
+        let base_of = |sandbox: &Arc<Sandbox>| {
+            sandbox.with_facts(|facts| Some(facts.record.disk.as_ref()?.lower()?.base().to_owned()))
+        };
+        Ok(disks.used.is_empty().then(|| self.registry.all().iter().filter_map(base_of).collect()))
     }
 
     /// Counts a repair.

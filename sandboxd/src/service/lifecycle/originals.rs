@@ -52,7 +52,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Creates a parked sandbox with the original's files. Returns `None` if the session has a sandbox already, whose
+    /// Creates a parked sandbox with the original's files. Returns `None` if the session already has a sandbox, whose
     /// files are newer than those of the original.
     async fn adopt_files(
         self: &Arc<Self>,
@@ -63,12 +63,12 @@ impl Lifecycle {
         let Claim::New(sandbox, mut state) = self.registry.claim(spec, prepared.transport)? else {
             warn!(
                 original = original.sandbox_id,
-                "container of the original daemon left as it is: its session has a sandbox already"
+                "container of the original daemon left as it is: its session already has a sandbox"
             );
             return Ok(None);
         };
         let copied = async {
-            self.claim_disk(&sandbox).await?;
+            self.claim_disk(&sandbox, None).await?;
             self.store.begin(&sandbox.record()).await?;
             let attached = self.storage.attach(&sandbox.labels()).await?;
             // The container only serves to copy the files. It is never started, so its agent needs no socket.

@@ -157,7 +157,7 @@ impl Lifecycle {
         Ok(())
     }
 
-    /// Remembers a deleted sandbox of which the engine keeps an entry of the volume, so that sweeps retry.
+    /// Records a deleted sandbox of which the engine keeps an entry of the volume, so that sweeps retry.
     pub(super) async fn remember_deleted(&self, id: &SandboxId) {
         let mut orphans = self.known_orphans();
         orphans.retain(|orphan| orphan.name != id.as_str());

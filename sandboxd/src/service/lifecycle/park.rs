@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::order::{Exclusive, Running, State};
+use super::park_checkpoints::StoredFiles;
 use super::sandbox::Sandbox;
 use super::view::agent_info;
 use super::{Error, Lifecycle};
@@ -38,13 +39,15 @@ impl Lifecycle {
         }
         let mut state = self.exclusive_after_grace(sandbox).await?;
         match &*state {
-            State::Running(_) => self.park_locked(sandbox, &mut state).await,
+            State::Running(_) => {
+                self.park_with_checkpoint(sandbox, &mut state, limits::PARK_CHECKPOINT).await
+            }
             other => check_parked(other),
         }
     }
 
     async fn park_unless_busy(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        if sandbox.activity().commands() > 0 {
+        if self.shows_commands(sandbox).await {
             return Err(Error::InUse);
         }
         let mut state = sandbox.order.exclusive().await;
@@ -59,14 +62,14 @@ impl Lifecycle {
         if agent.is_connected() {
             self.history.record_unrecorded(sandbox.ledger(), agent).await?;
         }
-        self.park_locked(sandbox, &mut state).await
+        self.park_with_checkpoint(sandbox, &mut state, limits::PARK_CHECKPOINT).await
     }
 
     /// Whether a command or a program on a terminal runs in the sandbox, including those that this daemon does not
     /// know. Returns an error if the agent does not answer.
-    async fn has_commands(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
+    pub(super) async fn has_commands(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<bool, Error> {
         if sandbox.activity().commands() > 0 {
-            return Ok(true);
+            return Ok(still_runs_commands(agent).await);
         }
         let status = self.engine.status(sandbox.id()).await?;
         let runs = matches!(status, Status::Running { .. } | Status::Paused { .. });
@@ -76,6 +79,19 @@ impl Lifecycle {
         match agent_info(agent).await {
             Some(info) => Ok(info.is_busy(sandbox.activity().passive_commands())),
             None => Err(agent::Error::NotConnected { waited: limits::USAGE }.into()),
+        }
+    }
+
+    /// As [`Self::has_commands`], without the lock, so that a caller is rejected without waiting for it. May return false
+    /// although a command runs.
+    pub(super) async fn shows_commands(&self, sandbox: &Sandbox) -> bool {
+        if sandbox.activity().commands() == 0 {
+            return false;
+        }
+        match sandbox.running_agent_now() {
+            Some(agent) => still_runs_commands(&agent).await,
+            // Another lifecycle operation is under way. The check under the lock decides.
+            None => false,
         }
     }
 
@@ -105,8 +121,18 @@ impl Lifecycle {
         Ok(state)
     }
 
-    /// Parks an idle sandbox. Returns false if it is in use or does not run.
+    /// Parks an idle sandbox soon, because another one needs its permit. Returns false if it is in use or does not run.
     pub(super) async fn park_if_idle(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<bool, Error> {
+        self.park_unless_used(sandbox, None).await
+    }
+
+    /// Parks an idle sandbox. Returns false if it is in use or does not run, or if it was used since the remote store got its
+    /// files.
+    pub(in crate::service) async fn park_unless_used(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        stored: Option<StoredFiles>,
+    ) -> Result<bool, Error> {
         let (lifecycle, sandbox) = (Arc::clone(self), Arc::clone(sandbox));
         self.tasks
             .run_detached(async move {
@@ -129,13 +155,40 @@ impl Lifecycle {
                     sandbox.activity().touch();
                     return Ok(false);
                 }
-                lifecycle.park_locked(&sandbox, &mut state).await.map(|()| true)
+                lifecycle.park_unused(&sandbox, &mut state, stored).await
             })
             .await
     }
 
+    async fn park_unused(
+        &self,
+        sandbox: &Sandbox,
+        state: &mut State,
+        stored: Option<StoredFiles>,
+    ) -> Result<bool, Error> {
+        match stored {
+            Some(stored) if stored.are_outdated(sandbox) => return Ok(false),
+            Some(stored) if !stored.are_uncertain(sandbox) => {
+                self.park_as(sandbox, state, !stored.are_complete, stored.parked_at_age_ms).await?;
+            }
+            _ => self.park_with_checkpoint(sandbox, state, limits::EVICTION_CHECKPOINT).await?,
+        }
+        Ok(true)
+    }
+
     /// Parks a sandbox: removes its container and keeps its files. The caller holds the lock.
     pub(super) async fn park_locked(&self, sandbox: &Sandbox, state: &mut State) -> Result<(), Error> {
+        self.park_as(sandbox, state, true, None).await
+    }
+
+    /// As [`Self::park_locked`]. The other arguments are stored in the sandbox's record. `parked_at_age_ms` is now by default.
+    pub(super) async fn park_as(
+        &self,
+        sandbox: &Sandbox,
+        state: &mut State,
+        checkpoint_pending: bool,
+        parked_at_age_ms: Option<u64>,
+    ) -> Result<(), Error> {
         self.ownership.ensure_owned().await?;
         self.store.set_stage(sandbox.id(), Stage::Parking).await?;
         sandbox.update(|record| record.stage = Stage::Parking);
@@ -158,11 +211,12 @@ impl Lifecycle {
         if let Err(error) = self.remove_run_dir_of(sandbox.id()) {
             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not remove a socket's directory");
         }
-        let age = self.age.now_ms();
+        let age = parked_at_age_ms.unwrap_or_else(|| self.age.now_ms());
         sandbox.update(|record| {
             record.stage = Stage::Parked;
             record.parked_at_age_ms = Some(age);
             record.disk_bytes = disk_bytes.or(record.disk_bytes);
+            record.checkpoint_pending = checkpoint_pending;
         });
         self.history.end_all(sandbox.ledger()).await;
         self.save(sandbox).await;
@@ -190,6 +244,13 @@ fn check_parked(state: &State) -> Result<(), Error> {
         State::Lost => Err(Error::Lost),
         _ => Err(Refusal::NotFound(Resource::Sandbox).into()),
     }
+}
+
+/// Whether the agent runs commands, where this daemon counts some. Its count may be late: the caller that waited for the end
+/// of the last command can be faster than the task that decrements the count. True if the agent does not answer.
+async fn still_runs_commands(agent: &AgentHandle) -> bool {
+    // The count of passive commands may be late as well.
+    agent_info(agent).await.is_none_or(|info| info.is_busy(0))
 }
 
 /// Whether the agent may run commands. True if it does not answer, so that no work is lost.

@@ -1,4 +1,4 @@
-//! What a start finds or creates before the first request: the image, the agent's volume, and the transport to agents.
+//! Finds or creates what requests need, at the start: the image, the agent's volume, and the transport to agents.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Lifecycle {
             self.storage.prepare(&image, &agent_volume)
         )?;
         *chosen = Some(transport);
-        // Shown with each sandbox. If the engine cannot report its facts, sandboxes are served all the same.
+        // Shown with each sandbox. If the engine cannot report its facts, sandboxes are served without them.
         let mut weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
         weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
         let _ = self.weaknesses.set(weaknesses);

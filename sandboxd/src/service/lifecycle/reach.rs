@@ -55,8 +55,30 @@ impl Lifecycle {
         let sandbox = self.find(id)?;
         // Before its state is read, so that a task that would park it sees that it is about to be used.
         let mark = InUseMark::request(sandbox.activity());
+        self.in_use_with(sandbox, mark).await
+    }
+
+    /// As [`Self::in_use`], for work that does not count as use.
+    pub(in crate::service) async fn in_use_by_daemon(
+        self: &Arc<Self>,
+        id: &SandboxId,
+    ) -> Result<InUse, Error> {
+        let sandbox = self.find(id)?;
+        let mark = InUseMark::request(sandbox.activity());
+        mark.do_not_count();
+        self.in_use_with(sandbox, mark).await
+    }
+
+    async fn in_use_with(self: &Arc<Self>, sandbox: Arc<Sandbox>, mark: InUseMark) -> Result<InUse, Error> {
+        let id = sandbox.id().clone();
+        let id = &id;
         for _ in 0..limits::RACE_TRIES {
+            self.until_unblocked(id).await?;
             let order = sandbox.order.shared().await;
+            if self.is_blocked(id) {
+                // Since this waited for the lock.
+                continue;
+            }
             match &*order {
                 State::Running(Running { agent, .. }) if agent.is_connected() => {
                     let agent = agent.clone();

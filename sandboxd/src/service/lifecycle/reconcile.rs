@@ -23,8 +23,8 @@ pub(super) struct Inventory {
     /// Containers, and whether they run.
     pub(super) containers: HashMap<SandboxId, (SandboxLabels, bool)>,
     pub(super) volumes: HashMap<SandboxId, SandboxLabels>,
-    /// Names of the workspaces' disks. `None` if they were not listed.
-    pub(super) disks: Option<HashSet<String>>,
+    /// Names of the workspaces' disks, each with whether a device may be attached to it. `None` if they were not listed.
+    pub(super) disks: Option<HashMap<String, bool>>,
 }
 
 impl Inventory {
@@ -35,10 +35,17 @@ impl Inventory {
     /// Whether the files of a sandbox seem to exist. A disk counts as existing if the disks were not listed.
     pub(super) fn has_files_of(&self, record: &SandboxRecord) -> bool {
         let has_disk = match (&record.disk, &self.disks) {
-            (Some(disk), Some(disks)) => disks.contains(disk.name()),
+            (Some(disk), Some(disks)) => disks.contains_key(disk.name()),
             _ => true,
         };
         has_disk && self.volumes.contains_key(&record.id)
+    }
+
+    /// Whether a running container of a sandbox has certainly mounted something else than the sandbox's disk.
+    pub(super) fn has_other_disk(&self, record: &SandboxRecord) -> bool {
+        let disk = record.disk.as_ref().zip(self.disks.as_ref());
+        // An image that was moved away stays mounted, and is not listed.
+        disk.is_some_and(|(disk, disks)| disks.get(disk.name()) == Some(&false))
     }
 
     /// Whether this is a probe sandbox of an earlier start, which holds no work.

@@ -73,6 +73,11 @@ impl Registry {
         !taken
     }
 
+    /// The sandbox of a session.
+    pub(super) fn of_session(&self, session: &SessionKey) -> Option<Arc<Sandbox>> {
+        self.lock().of_session(session)
+    }
+
     /// The sandbox with this id.
     pub(super) fn get(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
         self.lock().by_id.get(id).cloned()

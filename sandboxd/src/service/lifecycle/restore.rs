@@ -23,7 +23,8 @@ impl Lifecycle {
     /// leftovers.
     pub(in crate::service) async fn restore_all(self: &Arc<Self>) -> Result<(), Error> {
         let mut inventory = self.take_inventory().await?;
-        inventory.disks = self.storage.names().await;
+        // After the containers, so that the disk of a container that ran is attached.
+        inventory.disks = self.storage.listed_disks().await;
         self.load_orphans().await?;
         // If the start is retried, the store has these records already.
         let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
@@ -63,7 +64,19 @@ impl Lifecycle {
     }
 
     /// Restores one sandbox, in the state that its row and the engine's objects show.
-    async fn restore(self: &Arc<Self>, record: SandboxRecord, inventory: &Inventory) -> Result<(), Error> {
+    async fn restore(
+        self: &Arc<Self>,
+        mut record: SandboxRecord,
+        inventory: &Inventory,
+    ) -> Result<(), Error> {
+        if record.is_tentative {
+            if self.ownership.is_continuous() {
+                return self.finish_delete(record).await;
+            }
+            // The row is older than the sandbox, which may be in use since.
+            self.store.confirm(std::slice::from_ref(&record.id)).await?;
+            record.is_tentative = false;
+        }
         let may_keep_running = |labels: &SandboxLabels| {
             // The container is on the network that it was created with.
             labels.spec.network.is_open() == record.spec.network.is_open()
@@ -73,6 +86,12 @@ impl Lifecycle {
         let runs = match container {
             Some((labels, true)) if !may_keep_running(labels) => {
                 warn!(sandbox = %record.id, "the network of a container is not allowed for its sandbox; parking the sandbox");
+                false
+            }
+            // The previous daemon was killed while the container started. Its helper released the disk's device before
+            // the engine mounted it, and the device had become another file's.
+            Some((_, true)) if inventory.has_other_disk(&record) => {
+                warn!(sandbox = %record.id, "a container has another disk than its sandbox's; parking the sandbox");
                 false
             }
             container => container.is_some_and(|(_, runs)| *runs),
@@ -126,6 +145,7 @@ impl Lifecycle {
         sandbox.update(|record| {
             record.stage = Stage::Running;
             record.parked_at_age_ms = None;
+            record.checkpoint_pending = false;
         });
         // The previous daemon may have been killed before it recorded all commands.
         sandbox.ledger().set_unrecorded(true);
@@ -190,11 +210,13 @@ impl Lifecycle {
         let id = record.id.clone();
         let age = self.age.now_ms();
         let was_parked = record.stage == Stage::Parked;
+        let is_continuous = self.ownership.is_continuous();
         let has_files = inventory.has_files_of(&record);
         let sandbox = Sandbox::restored(record, State::Parked, None);
         sandbox.update(|record| {
             record.stage = Stage::Parked;
             record.parked_at_age_ms.get_or_insert(age);
+            record.checkpoint_pending |= !was_parked || !is_continuous;
         });
         if !self.registry.insert_restored(Arc::clone(&sandbox)) {
             warn!(sandbox = %id, "sandbox not restored: its session or user id belongs to another sandbox");
@@ -249,6 +271,7 @@ impl Lifecycle {
             record.disk = labels.disk.clone();
             record.stage = stage;
             record.parked_at_age_ms = (stage == Stage::Parked).then(|| self.age.now_ms());
+            record.checkpoint_pending = stage == Stage::Parked;
             records.push(record);
         }
         self.store.rehydrate(&records).await?;

@@ -55,7 +55,7 @@ impl Lifecycle {
 
     async fn retire(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         let done = match sandbox.stage() {
-            Stage::Running => self.park_if_idle(sandbox).await.map(drop),
+            Stage::Running => self.park_idle(sandbox).await.map(drop),
             Stage::Parked => {
                 self.delete_parked(sandbox, |lifecycle| lifecycle.is_parked_too_long(sandbox)).await.map(drop)
             }

@@ -7,6 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Error;
 use super::activity::Activity;
+use super::checkpoints::CheckpointLedger;
 use super::order::{Exclusive, OrderLock, State};
 use crate::agent::{AgentHandle, Peer};
 use crate::engine::SandboxLabels;
@@ -29,6 +30,8 @@ pub(in crate::service) struct Sandbox {
     activity: Arc<Activity>,
     /// The history's state of this sandbox.
     ledger: Ledger,
+    /// Its next automatic snapshot.
+    checkpoints: CheckpointLedger,
     /// Its outbound connections.
     outbound: Arc<Outbound>,
     facts: Mutex<Facts>,
@@ -77,6 +80,7 @@ impl Sandbox {
             peer: watch::Sender::new(Peer::Pending),
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ledger: Ledger::new(record.id.clone()),
+            checkpoints: CheckpointLedger::new(),
             outbound,
             facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
@@ -105,6 +109,16 @@ impl Sandbox {
     /// The history's state of this sandbox.
     pub(in crate::service) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Its next automatic snapshot.
+    pub(in crate::service) fn checkpoints(&self) -> &CheckpointLedger {
+        &self.checkpoints
+    }
+
+    /// Number of connections that it was denied so far.
+    pub(in crate::service) fn denied_attempts(&self) -> u64 {
+        self.outbound.denied_attempts()
     }
 
     /// Its outbound connections.
@@ -223,5 +237,7 @@ pub(super) fn new_record(
         last_active_ms: now,
         parked_at_age_ms: None,
         disk_bytes: None,
+        checkpoint_pending: false,
+        is_tentative: false,
     }
 }

@@ -9,7 +9,7 @@ use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::model::network::NetworkRequest;
-use crate::model::{NetworkPolicy, Refusal, Resource};
+use crate::model::{Checkpoints, NetworkPolicy, Refusal, Resource};
 use crate::service::egress::{Allowed, Denial, DenialStream};
 
 /// Settings of an existing sandbox that a later create or another request changes. `None` leaves a setting as it is.
@@ -21,6 +21,15 @@ pub struct Changes {
     pub ports: Option<Vec<u16>>,
     /// What it may reach.
     pub network: Option<NetworkRequest>,
+    /// Snapshots that are made automatically. `Some(None)` is none.
+    pub checkpoints: Option<Option<Checkpoints>>,
+}
+
+impl Changes {
+    fn names_any(&self) -> bool {
+        let Self { idle_ttl, ports, network, checkpoints } = self;
+        idle_ttl.is_some() || ports.is_some() || network.is_some() || checkpoints.is_some()
+    }
 }
 
 impl Lifecycle {
@@ -100,8 +109,10 @@ impl Lifecycle {
         let request = changes.network.as_ref();
         let network =
             request.map_or_else(|| before.network.clone(), |request| before.network.clone().with(request));
-        let is_same = (idle_ttl, &ports, &network) == (before.idle_ttl, &before.ports, &before.network);
-        let names_any = changes.idle_ttl.is_some() || changes.ports.is_some() || request.is_some();
+        let checkpoints = changes.checkpoints.unwrap_or(before.checkpoints);
+        let is_same = (idle_ttl, &ports, &network, checkpoints)
+            == (before.idle_ttl, &before.ports, &before.network, before.checkpoints);
+        let names_any = changes.names_any();
         if is_same && !(names_any && sandbox.with_facts(|facts| facts.unsaved)) {
             return Ok(());
         }
@@ -109,6 +120,7 @@ impl Lifecycle {
         let record = sandbox.update(|record| {
             record.spec.idle_ttl = idle_ttl;
             record.spec.ports = ports;
+            record.spec.checkpoints = checkpoints;
             if let Some(request) = request {
                 // Another request may have changed the rest of the policy meanwhile.
                 record.spec.network = record.spec.network.clone().with(request);

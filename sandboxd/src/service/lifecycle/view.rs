@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_api::SandboxId;
+use sandbox_api::{SandboxId, SnapshotId};
 use tokio::time::timeout;
 
 use super::order::{Running, State};
@@ -37,6 +37,10 @@ pub struct SandboxView {
     pub expires_at_ms: Option<i64>,
     /// Number of running commands that this daemon knows.
     pub running_commands: u32,
+    /// The snapshot after everything that has ended since the daemon started. It is made, or about to be made.
+    pub checkpoint: Option<SnapshotId>,
+    /// Whether it is parked and the remote store of snapshots does not have its last files yet.
+    pub checkpoint_pending: bool,
     /// What it uses now, if that was requested and it runs.
     pub usage: Option<SandboxUsage>,
 }
@@ -113,6 +117,8 @@ impl Lifecycle {
             unenforced: self.unenforced(&record, posture.as_ref()),
             expires_at_ms: self.expires_in(sandbox, &record).map(|left| now_ms() + left.as_millis() as i64),
             running_commands: sandbox.activity().commands() as u32,
+            checkpoint: record.spec.checkpoints.and_then(|_| sandbox.checkpoints().latest()),
+            checkpoint_pending: self.lacks_checkpoint(&record),
             posture,
             usage,
             record,

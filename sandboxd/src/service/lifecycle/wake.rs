@@ -28,7 +28,7 @@ impl Lifecycle {
         if ready {
             return Ok(false);
         }
-        // A background task asks the engine for it already, and the engine does not answer.
+        // A background task already waits for the engine, which does not answer.
         if !sandbox.with_facts(|facts| facts.restored) {
             return Err(Error::NotRestored);
         }
@@ -101,6 +101,7 @@ impl Lifecycle {
                 sandbox.update(|record| {
                     record.stage = Stage::Running;
                     record.parked_at_age_ms = None;
+                    record.checkpoint_pending = false;
                 });
                 let egress = self.egress.begin(sandbox.outbound(), &agent);
                 *state = State::Running(Running { agent, permit: Some(permit), egress });
@@ -144,6 +145,7 @@ impl Lifecycle {
         sandbox.update(|record| {
             record.stage = Stage::Parked;
             record.parked_at_age_ms = Some(age);
+            record.checkpoint_pending = true;
         });
         *state = State::Parked;
         self.save(sandbox).await;

@@ -17,7 +17,7 @@ pub(super) fn of(sandbox: &SandboxId, name: &str) -> Result<SessionKey, Error> {
     key.map_err(|error| Error::Refused(error.into()))
 }
 
-/// The server that has this session key. `None` if it is no result of [`of`].
+/// The server that has this session key. `None` if it is not a result of [`of`].
 pub(super) fn server_of(key: &SessionKey) -> Option<(SandboxId, String)> {
     let (sandbox, name) = key.as_str().strip_prefix(OWN_SANDBOX_KEYS)?.split_once(':')?;
     Some((sandbox.parse().ok()?, name.to_owned()))

@@ -1,4 +1,4 @@
-//! What the upkeep does for wrapped servers when a sandbox was deleted or changed.
+//! Upkeep of wrapped servers after a sandbox was deleted or changed.
 
 use std::sync::Arc;
 

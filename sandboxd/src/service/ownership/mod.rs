@@ -20,7 +20,7 @@ use crate::model::{Instance, OrphanKind};
 use crate::seam;
 use crate::store::{self, Store};
 
-/// What is known about the engine.
+/// Whether the engine is ours, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Standing {
     /// It may be another engine by now: verify before acting.
@@ -89,7 +89,7 @@ impl Ownership {
         matches!(self.standing(), Standing::Foreign { .. })
     }
 
-    /// Records that the engine was away. The engine that answers next may be another one.
+    /// Records that the engine was unavailable. The engine that answers next may be another one.
     pub(in crate::service) fn mark_unverified(&self) {
         let mut status = self.lock();
         if status.standing == Standing::Ours {
@@ -277,7 +277,7 @@ impl Ownership {
         if self.standing() == Standing::Superseded { Err(Error::Superseded) } else { Ok(()) }
     }
 
-    /// Forgets since when objects have been orphans: a time from before the state dir was restored means nothing.
+    /// Clears the times since when objects have been orphans: a time from before the state dir was restored means nothing.
     async fn forget_orphans(&self) {
         let kept = self.store.orphans().await.unwrap_or_default();
         let kept: Vec<_> = kept.into_iter().filter(|orphan| orphan.kind == OrphanKind::Deleted).collect();

@@ -3,19 +3,23 @@
 //! A disk belongs to a sandbox, to the pool of disks that were created in advance, or to neither. A disk without an
 //! owner is removed only if it certainly holds no files.
 
+mod bases;
 mod free_space;
 mod space;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::{info, warn};
 
+use self::bases::Bases;
+pub(in crate::service) use self::bases::{BaseImage, BaseSource, HeldBase, ImageError};
 use self::free_space::FreeSpace;
 use super::ownership::Ownership;
 use super::{Context, Error};
-use crate::engine::{Attached, DiskPool, Disks, Engine, SandboxLabels};
-use crate::model::{Disk, DiskQuota, Resources, limits};
+use crate::engine::{Attached, DiskPool, Disks, Engine, SandboxLabels, VOLUME_PLUGIN};
+use crate::metrics::Metrics;
+use crate::model::{Disk, DiskQuota, Lower, Resources, limits};
 
 /// Whether and how workspaces have a quota on this engine.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ enum Quota {
         /// Disks that are created in advance. Set after the leftovers of an earlier daemon were swept.
         pool: OnceLock<DiskPool>,
     },
-    /// No workspace has a quota. The reason is for people.
+    /// No workspace has a quota. The reason is human-readable.
     None { reason: String },
 }
 
@@ -60,6 +64,8 @@ pub(in crate::service) struct Storage {
     wanted: DiskQuota,
     /// Set once it is known whether workspaces have a quota.
     quota: OnceLock<Quota>,
+    bases: Bases,
+    metrics: Arc<Metrics>,
     free: FreeSpace,
     /// Unused disks without an owner at the last sweep.
     suspects: Mutex<HashSet<String>>,
@@ -67,11 +73,16 @@ pub(in crate::service) struct Storage {
 
 impl Storage {
     pub(in crate::service) fn new(context: &Context, ownership: &Arc<Ownership>) -> Self {
+        let plugin = context.setup.agent_program.with_file_name(VOLUME_PLUGIN);
+        let metrics = Arc::clone(&context.metrics);
+        let bases = Bases::new(plugin, context.setup.limits.bases_bytes, Arc::clone(&metrics));
         Self {
             engine: context.engine.clone(),
             ownership: Arc::clone(ownership),
             wanted: context.setup.disk_quota,
             quota: OnceLock::new(),
+            bases,
+            metrics,
             free: FreeSpace::default(),
             suspects: Mutex::default(),
         }
@@ -123,8 +134,72 @@ impl Storage {
         }
     }
 
-    /// Takes a disk for a new sandbox. `None` if workspaces have no disks of their own.
-    pub(in crate::service) async fn claim(&self, mib: u32) -> Result<Option<Disk>, Error> {
+    /// Returns the base of a source, made first if there is none. `None` if a sandbox gets the files one by one. `in_use`
+    /// returns the names of the bases that sandboxes need, or `None` if some of them are unknown.
+    pub(in crate::service) async fn base(
+        &self,
+        source: &dyn BaseSource,
+        in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
+    ) -> Option<HeldBase> {
+        let base = match self.disks() {
+            Some(disks) => self.bases.get(&self.engine, disks, source, in_use).await,
+            None => Ok(None),
+        };
+        // The files can be written one by one instead, which reports its own errors.
+        let base = base.unwrap_or_else(|error| {
+            let error = &error as &dyn std::error::Error;
+            warn!(
+                error,
+                base = source.name(),
+                "a sandbox gets a copy of its snapshot's files: it has no base"
+            );
+            None
+        });
+        if base.is_none() && self.bases.are_enabled() {
+            self.metrics.copied_instead_of_base();
+        }
+        base
+    }
+
+    /// After a sandbox over a base could not be started: repairs the volume plugin, if that is the reason.
+    pub(in crate::service) async fn repair_bases(&self, lower: &Lower) {
+        let Some(disks) = self.disks() else { return };
+        if let Err(error) = self.bases.repair(disks, lower.driver()).await {
+            warn!(error = &error as &dyn std::error::Error, "could not repair the volume plugin");
+        }
+    }
+
+    /// Removes the bases that no sandbox needs. Returns whether there was one.
+    pub(in crate::service) async fn remove_unused_bases(
+        &self,
+        in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
+    ) -> bool {
+        let Some(disks) = self.disks() else { return false };
+        match self.bases.remove_unused(disks, in_use).await {
+            Ok(bytes) => bytes > 0,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                warn!(error, "could not remove bases that no sandbox needs, and space is short");
+                false
+            }
+        }
+    }
+
+    /// Removes earlier versions of the volume plugin that no volume and none of these drivers' sandboxes needs.
+    pub(in crate::service) async fn remove_old_plugins(
+        &self,
+        drivers: &HashSet<String>,
+    ) -> Result<(), Error> {
+        let Some(disks) = self.disks() else { return Ok(()) };
+        Ok(self.bases.remove_old_plugins(disks, drivers).await?)
+    }
+
+    /// Takes a disk for a new sandbox, to be used over a base if there is one. `None` if workspaces have no disks of their own.
+    pub(in crate::service) async fn claim(
+        &self,
+        mib: u32,
+        lower: Option<&Lower>,
+    ) -> Result<Option<Disk>, Error> {
         let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
             return Ok(None);
         };
@@ -134,9 +209,13 @@ impl Storage {
             }
             Some(_) | None => {}
         }
-        Ok(Some(match pool.get() {
+        let disk = match pool.get() {
             Some(pool) => pool.take(mib).await?,
             None => disks.make(mib).await?,
+        };
+        Ok(Some(match lower {
+            Some(lower) => disk.over(lower.clone()),
+            None => disk,
         }))
     }
 
@@ -169,10 +248,12 @@ impl Storage {
         Ok(Some(disks.list().await?.iter().any(|found| found.name == disk.name())))
     }
 
-    /// The names of all disks, if they can be listed.
-    pub(in crate::service) async fn names(&self) -> Option<HashSet<String>> {
-        let listed = self.disks()?.list().await.ok()?;
-        Some(listed.into_iter().map(|disk| disk.name).collect())
+    /// The names of all disks, each with whether a device may be attached to it, if they can be listed.
+    pub(in crate::service) async fn listed_disks(&self) -> Option<HashMap<String, bool>> {
+        let disks = self.disks()?;
+        let listed = disks.list().await.ok()?;
+        let sees_devices = disks.sees_devices();
+        Some(listed.into_iter().map(|disk| (disk.name, disk.attached || !sees_devices)).collect())
     }
 
     /// Space that all disks take on the engine's disk, in bytes. Zero if workspaces have no disks of their own.

@@ -38,7 +38,7 @@ impl Storage {
 
     /// Rejects a write of `bytes` if there is no space for it. Far from the margin, the last measurement of
     /// [`Self::watch_space`] counts, so that a write does not wait for the disks' helper. The last measurement also
-    /// counts if the engine or the helper is away: writing files needs neither.
+    /// counts if the engine or the helper is unavailable: writing files needs neither.
     pub(in crate::service) async fn check_space(&self, bytes: u64) -> Result<(), Error> {
         if self.free.is_ample_for(bytes) {
             return Ok(());
@@ -85,8 +85,7 @@ impl Storage {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the helper is away, the last measurement stays, and the engine is not asked for a new helper every
-            // second.
+            // While the helper is unavailable, the last measurement is kept, and no new helper is requested every second.
             if self.measure_space().await.is_err() {
                 sleep(limits::SPACE_CHECK_RETRY).await;
             }

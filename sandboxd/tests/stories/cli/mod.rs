@@ -6,3 +6,4 @@ mod doctor;
 mod logs;
 mod manage;
 mod run;
+mod trial;

@@ -222,7 +222,7 @@ except OSError:
 #[tokio::test(flavor = "multi_thread")]
 async fn leftovers_of_ended_commands_are_ended_for_a_new_command_and_those_of_running_ones_are_not() {
     let daemon = Daemon::start().await;
-    let sandbox = daemon.client.create_or_reconnect(&with_pids(64)).await.unwrap().sandbox_id;
+    let sandbox = daemon.create(&with_pids(64)).await;
     let still_runs = started(&daemon, &sandbox, &script("setsid -f sleep 66; touch ready; sleep 67")).await;
     outcome(daemon.client.run(&sandbox, &python(FILL)).await.unwrap()).await;
     // The first start that finds no free process ends them.

@@ -13,6 +13,7 @@ mod readers;
 mod run;
 mod run_to_end;
 mod secrets;
+mod stages;
 mod starved;
 mod stdin;
 mod unread;

@@ -24,7 +24,7 @@ async fn refuses(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).await.is_err()
 }
 
-/// A idle_connection-alive connection that has had one response.
+/// A kept-alive connection that has had one response.
 async fn idle_connection(port: u16) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     send_request(&mut stream).await.unwrap();

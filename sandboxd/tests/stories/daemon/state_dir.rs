@@ -16,9 +16,12 @@ use crate::support::fault_injection::{Immutable, SmallDisk, connect};
 use crate::support::harness::{Collected, Daemon, Home, docker, outcome, script, until};
 use crate::support::processes::serve;
 
+fn succeeds(program: &str, args: &[&str], path: &Path) -> bool {
+    Command::new(program).args(args).arg(path).status().unwrap().success()
+}
+
 fn run(program: &str, args: &[&str], path: &Path) {
-    let status = Command::new(program).args(args).arg(path).status().unwrap();
-    assert!(status.success(), "{program} {args:?} {}", path.display());
+    assert!(succeeds(program, args, path), "{program} {args:?} {}", path.display());
 }
 
 fn with_state(path: &Path) -> Home {
@@ -36,14 +39,19 @@ async fn refusal(home: &Home) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_state_dir_stops_the_start_and_loses_nothing() {
     let disk = SmallDisk::new("16m");
-    let remount = |how: &str| run("mount", &["-o", &format!("remount,{how}")], disk.path());
+    let remount = async |how: &str| {
+        // Busy for a moment after a stop, while the kernel still releases files that were deleted when they were open.
+        let options = format!("remount,{how}");
+        until("the file system is mounted again", async || succeeds("mount", &["-o", &options], disk.path()))
+            .await;
+    };
     let is_reported = |said: &str| {
         let facts = [&*disk.path().to_string_lossy(), "state dir", "Read-only file system", "`mount`"];
         assert!(facts.iter().all(|fact| said.contains(fact)), "{said}");
     };
-    remount("ro");
+    remount("ro").await;
     is_reported(&refusal(&with_state(disk.path())).await);
-    remount("rw");
+    remount("rw").await;
     assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 0);
 
     let daemon = Daemon::start_in(with_state(disk.path())).await;
@@ -51,10 +59,10 @@ async fn a_read_only_state_dir_stops_the_start_and_loses_nothing() {
     daemon.output(&sandbox, "echo kept > file").await;
     let home = daemon.stop().await;
     let objects = objects_of(&home).await;
-    remount("ro");
+    remount("ro").await;
     is_reported(&refusal(&home).await);
     assert_eq!(objects_of(&home).await, objects);
-    remount("rw");
+    remount("rw").await;
     let daemon = Daemon::start_in(home).await;
     assert_eq!(daemon.output(&sandbox, "cat file").await, "kept\n");
     daemon.stop().await;

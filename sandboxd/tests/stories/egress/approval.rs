@@ -8,7 +8,7 @@ use sandbox_api::{DenialId, ErrorCode, SandboxId};
 use sandbox_client::Denials;
 use sandboxd::model::limits;
 
-use crate::support::harness::{Daemon, Home};
+use crate::support::harness::{Daemon, Home, outcome, script};
 use crate::support::network::{network, sandbox_with};
 use crate::support::sink::{LAN, METADATA, OPENED, Sink};
 
@@ -38,6 +38,24 @@ async fn denial_of(daemon: &Daemon, sandbox: &SandboxId, host: &str) -> Denial {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_command_has_the_number_of_its_denials() {
+    let daemon = Daemon::start().await;
+    let sandbox = sandbox_with(&daemon, "chat:1", "allowlist", &[]).await;
+    for (text, denials) in [
+        ("curl -sS -m 20 http://a.example/ http://b.example/; curl -sS -m 20 http://a.example/", 3),
+        ("true", 0),
+    ] {
+        let ended = outcome(daemon.client.run(&sandbox, &script(text)).await.unwrap()).await;
+        assert_eq!(ended.denials, Some(denials), "{text}");
+    }
+    // Another reader does not know when the command started.
+    let listed = &daemon.client.commands(&sandbox, 1).await.unwrap().commands[0];
+    let logged = outcome(daemon.client.logs(&sandbox, &listed.command_id, 0, true).await.unwrap()).await;
+    assert_eq!(logged.denials, None);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn denials_are_streamed_while_they_happen_and_do_not_keep_a_sandbox_in_use() {
     let Some(_sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
@@ -61,7 +79,7 @@ async fn denials_are_streamed_while_they_happen_and_do_not_keep_a_sandbox_in_use
     assert_eq!(
         denied(&mut denials).await.host,
         "b.example",
-        "the stream goes on after the sandbox was parked"
+        "the stream continues after the sandbox was parked"
     );
     daemon.client.delete(&sandbox).await.unwrap();
     assert_eq!(denials.next().await.unwrap().unwrap(), DenialRecord::Gone);

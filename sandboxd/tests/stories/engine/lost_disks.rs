@@ -37,7 +37,7 @@ async fn is_kept_as_lost(daemon: &Daemon, sandbox: &SandboxId, image: &Image) {
     is_lost("read", daemon.client.read_file(sandbox, "file").await);
     assert_eq!(daemon.client.get(sandbox).await.unwrap().state, SandboxState::Lost);
     assert_eq!(state(daemon, sandbox).await, Some(SandboxState::Lost));
-    assert!(image.is_away());
+    assert!(image.is_detached());
     assert_eq!(objects_of(&daemon.home).await, [volume_name(sandbox)]);
 }
 

@@ -10,3 +10,4 @@ mod loop_devices;
 mod lost_disks;
 mod ownership;
 mod repairs;
+mod wrong_device;

@@ -17,6 +17,7 @@ use crate::support::engine_view::objects_of;
 use crate::support::fault_injection::{connect, execute};
 use crate::support::harness::{Daemon, DaemonProcess, Home, docker, free_port, until};
 use crate::support::private_engine::OwnEngine;
+use crate::support::state_copy::copy_dir;
 
 /// Time within which a start must have failed.
 const REFUSAL: Duration = Duration::from_secs(30);
@@ -251,14 +252,6 @@ async fn objects_without_a_row_are_kept_for_a_grace_period() {
     let error = daemon.client.remove_orphan(&listed[0].name).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::NotFound), "{error:?}");
     daemon.stop().await;
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -149,7 +149,7 @@ async fn each_repair_is_counted_once() {
     let three = scene.daemon.sandbox("chat:3").await;
     let volume = engine.inspect_volume(&volume_name(&three)).await.unwrap();
     scene.daemon.client.delete(&three).await.unwrap();
-    scene.settled("what people do is no repair").await;
+    scene.settled("a user's change is not a repair").await;
     let again =
         VolumeCreateRequest { name: Some(volume.name), labels: Some(volume.labels), ..Default::default() };
     engine.create_volume(again).await.unwrap();

@@ -117,7 +117,7 @@ async fn an_archive_bomb_stays_within_the_quota_and_leaves_nothing() {
         resources: Some(resources),
         ..CreateSandbox::default()
     };
-    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
+    let sandbox = daemon.create(&request).await;
     daemon.output(&sandbox, "mkdir to; echo before > to/first").await;
     // A gibibyte of zeros in a mebibyte, and a hole of a tebibyte in two blocks.
     let zeros = vec![0; 8 * MIB];

@@ -33,7 +33,7 @@ async fn the_least_recently_used_idle_sandbox_is_parked() {
     ] {
         assert_eq!(state(&daemon, sandbox).await, wanted, "{sandbox}");
     }
-    // To wake it, another must go. The busy one has been without a request for the longest, and stays.
+    // To wake it, another one is parked. The busy one has been without a request for the longest, but keeps running.
     assert_eq!(daemon.output(&older, "cat file").await, "kept\n");
     assert_eq!(state(&daemon, &younger).await, SandboxState::Parked);
     assert_eq!(state(&daemon, &busy).await, SandboxState::Running);

@@ -52,6 +52,23 @@ async fn a_running_command_prevents_parking() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_can_be_parked_as_soon_as_its_last_command_has_ended() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    for _ in 0..6 {
+        let mut commands = Vec::new();
+        for _ in 0..8 {
+            commands.push(daemon.client.start(&sandbox, &script("exit 3")).await.unwrap().command_id);
+        }
+        for command in &commands {
+            daemon.client.wait(&sandbox, command, None).await.unwrap();
+        }
+        daemon.client.park(&sandbox, false).await.unwrap();
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn force_parks_a_sandbox_with_a_running_command() {
     let daemon = Daemon::start().await;
     let sandbox = daemon.sandbox("chat:1").await;

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 
 use crate::support::fault_injection::{connect, execute};
 use crate::support::harness::{
-    Collected, Daemon, DaemonProcess, Home, docker, free_port, outcome, script, skipped_under_gvisor, until,
+    Collected, Daemon, DaemonProcess, Home, SOON, docker, free_port, outcome, script, skipped_under_gvisor,
+    until,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +109,7 @@ async fn a_reader_of_a_deleted_sandbox_is_notified_at_once() {
     let mut records = daemon.client.run(&sandbox, &script("echo begun; sleep 60")).await.unwrap();
     while !matches!(records.next().await, Some(Ok(Record::Stdout(_)))) {}
     daemon.client.delete(&sandbox).await.unwrap();
-    // Far below the time that an agent may be away.
+    // Far below the time for which an agent may be disconnected.
     let received = timeout(Duration::from_secs(3), outcome(records)).await.unwrap();
     assert_eq!(received.reason, EndReason::Lost);
     daemon.stop().await;
@@ -173,12 +174,11 @@ async fn files_are_served_while_the_sandbox_is_full_of_processes() {
     let request = CreateSandbox { session_key: "chat:1".into(), resources, ..CreateSandbox::default() };
     let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
     let filler = "for i in $(seq 200); do sleep 60 2>/dev/null & done; wait";
-    daemon.client.start(&sandbox, &script(filler)).await.unwrap();
-    let refused = async || match daemon.client.start(&sandbox, &script("true")).await {
-        Err(error) => error.code() == Some(ErrorCode::CapacityExhausted),
-        Ok(_) => false,
-    };
-    until("no process can be started", &refused).await;
+    let mut records = daemon.client.run(&sandbox, &script(filler)).await.unwrap();
+    let is_full = async { while !matches!(records.next().await, Some(Ok(Record::Stderr(_)))) {} };
+    timeout(SOON, is_full).await.expect("bash can fork as often as it wants");
+    let refused = daemon.client.start(&sandbox, &script("true")).await.map(drop).unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted), "{refused:?}");
     let file = FileToWrite { path: "f".into(), content_base64: "aGk=".into(), mode: None };
     daemon.client.write_files(&sandbox, &WriteFiles { files: vec![file] }).await.unwrap();
     assert_eq!(daemon.client.read_file(&sandbox, "f").await.unwrap().as_deref(), Some(&b"hi"[..]));

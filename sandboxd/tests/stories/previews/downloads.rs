@@ -188,7 +188,7 @@ async fn a_forged_link_is_like_one_that_never_existed() {
     );
     let api = visit(&format!("{}{path}", daemon.base)).await;
     assert!(api.status == 401 && !api.body.contains("secret"), "the API's origin has none either: {api:?}");
-    // The name at the end of the path is for people.
+    // The name at the end of the path has no effect.
     assert_eq!(get(&host, &format!("/download/{token}/other.exe")).await.status, 200);
     until("guesses are limited", || async { get(&host, "/download/x").await.status == 429 }).await;
     assert_eq!(get(&host, &path).await.status, 200, "a visitor with a link is still served");

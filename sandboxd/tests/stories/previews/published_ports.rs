@@ -218,6 +218,7 @@ async fn is_there(container: &str) -> bool {
 /// The daemon's directory for the publishers' sockets.
 fn sockets_dir(daemon: &Daemon) -> PathBuf {
     let instance = daemon.home.instance().unwrap();
+    // The name is that of earlier versions, whose publishers may still run.
     daemon.home.path().join("run").join(instance.id()).join("doors")
 }
 

@@ -54,9 +54,9 @@ async fn flood(port: u16, head: &str) -> Vec<(usize, TcpStream)> {
 async fn data_sent_to_a_published_port_waits_for_the_server() {
     let daemon = Daemon::start().await;
     let sandbox = sandbox_with_port(&daemon, "chat:1").await;
-    let deaf =
+    let unresponsive =
         format!("exec node -e \"require('net').createServer((s) => s.pause()).listen({PORT}, '127.0.0.1')\"");
-    serve(&daemon, &sandbox, &deaf).await;
+    serve(&daemon, &sandbox, &unresponsive).await;
     let path = format!("/v1/sandboxes/{sandbox}/ports/{PORT}?style=publish");
     let published = HttpClient::of(&daemon).get(&path).await.json()["hostPort"].as_u64().unwrap() as u16;
     let filled = flood(published, "").await;

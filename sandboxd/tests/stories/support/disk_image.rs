@@ -1,6 +1,6 @@
 //! The image of a workspace's disk, moved away and back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sandbox_api::SandboxId;
 use sandboxd::model::layout::volume_name;
@@ -29,12 +29,22 @@ impl Image {
         std::fs::rename(&self.away, &self.place).unwrap();
     }
 
+    /// The file itself.
+    pub(crate) fn path(&self) -> &Path {
+        &self.place
+    }
+
+    /// The link to its device while the helper has it attached.
+    pub(crate) fn link(&self) -> PathBuf {
+        self.place.with_extension("dev")
+    }
+
     /// A file in the directory of all images.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.place.with_file_name(name)
     }
 
-    pub(crate) fn is_away(&self) -> bool {
+    pub(crate) fn is_detached(&self) -> bool {
         self.away.exists() && !self.place.exists()
     }
 }

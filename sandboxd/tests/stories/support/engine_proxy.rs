@@ -40,7 +40,7 @@ struct Rules {
     /// Nothing is forwarded on open connections.
     frozen: bool,
     /// Nothing is forwarded on connections whose request contains this text.
-    deaf: Option<String>,
+    unresponsive: Option<String>,
     /// Changes when every open connection is cut.
     cuts: u64,
     /// Open connections are cut once if their request contains one of these texts.
@@ -49,7 +49,7 @@ struct Rules {
 
 impl Rules {
     fn holds_back(&self, request: &str) -> bool {
-        self.frozen || self.deaf.as_ref().is_some_and(|text| request.contains(text))
+        self.frozen || self.unresponsive.as_ref().is_some_and(|text| request.contains(text))
     }
 
     fn fault_of(&self, request: &str) -> Option<Fault> {
@@ -97,7 +97,7 @@ impl EngineProxy {
 
     /// Stops forwarding on connections whose first request contains the text, without closing them.
     pub(crate) fn silence(&self, text: &str) {
-        self.rules.send_modify(|rules| rules.deaf = Some(text.to_owned()));
+        self.rules.send_modify(|rules| rules.unresponsive = Some(text.to_owned()));
     }
 
     /// Closes open connections whose request contains the text. Later ones work.
@@ -108,7 +108,7 @@ impl EngineProxy {
     /// Removes all faults.
     pub(crate) fn clear_faults(&self) {
         self.rules.send_modify(|rules| {
-            rules.deaf = None;
+            rules.unresponsive = None;
             rules.frozen = false;
             rules.faults.clear();
         });

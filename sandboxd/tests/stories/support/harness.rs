@@ -2,7 +2,7 @@
 
 pub(crate) use test_daemon::{
     Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, free_ports, outcome,
-    script, skip, skipped_under_gvisor, under_gvisor, until,
+    script, skip, skipped_under_gvisor, under_gvisor, until, until_within,
 };
 
 /// Turns each story into a test for each agent transport.

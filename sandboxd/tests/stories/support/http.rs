@@ -154,7 +154,7 @@ impl Wire {
 /// Whether the other end has read all bytes that were sent. Both ends are on this machine (proc_net_tcp(5)).
 pub(crate) fn has_read_all(stream: &TcpStream) -> bool {
     let entry = |address: SocketAddr| {
-        let SocketAddr::V4(address) = address else { panic!("{address} is no IPv4 address") };
+        let SocketAddr::V4(address) = address else { panic!("{address} is not an IPv4 address") };
         format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
     };
     let (near, far) = (entry(stream.local_addr().unwrap()), entry(stream.peer_addr().unwrap()));

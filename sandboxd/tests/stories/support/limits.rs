@@ -45,7 +45,7 @@ impl Scene {
     }
 
     /// Runs the attack to its end, while the bystander runs one command after the other.
-    #[expect(clippy::print_stdout, reason = "its numbers are for people")]
+    #[expect(clippy::print_stdout, reason = "its numbers are its output")]
     pub(crate) async fn attack<T>(&self, name: &str, attack: impl Future<Output = T>) -> T {
         let over = AtomicBool::new(true);
         let idle = self.samples(&over).await;
@@ -105,7 +105,7 @@ impl Scene {
 pub(crate) async fn sandbox_with(daemon: &Daemon, key: &str, resources: Resources) -> SandboxId {
     let request =
         CreateSandbox { session_key: key.into(), resources: Some(resources), ..CreateSandbox::default() };
-    daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id
+    daemon.create(&request).await
 }
 
 /// A script that runs a Python program.

@@ -1,4 +1,4 @@
-//! What the stories share: the daemon, the engine, servers, visitors and browsers.
+//! Shared parts of the stories: the daemon, the engine, servers, visitors and browsers.
 
 pub(crate) mod browser;
 pub(crate) mod disk_image;
@@ -18,5 +18,6 @@ pub(crate) mod private_engine;
 pub(crate) mod processes;
 pub(crate) mod screens;
 pub(crate) mod sink;
+pub(crate) mod state_copy;
 pub(crate) mod visitor;
 pub(crate) mod web_socket;

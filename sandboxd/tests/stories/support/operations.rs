@@ -49,6 +49,7 @@ fn filled(path: &str) -> String {
         ("{port}", "3000"),
         ("{linkId}", "lnk_0000000000000000"),
         ("{denialId}", "den_0000000000000000"),
+        ("{snapshotId}", "snap_0000000000000000"),
         ("{file}", "page.js"),
         ("{name}", "nothing"),
     ];

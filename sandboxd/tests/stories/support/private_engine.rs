@@ -85,8 +85,8 @@ impl OwnEngine {
     }
 
     /// Makes the engine use another data root from its next start, as if its disk were not mounted, or its own again.
-    pub(crate) fn unmount(&mut self, is_away: bool) {
-        self.data = if is_away { "empty" } else { DATA };
+    pub(crate) fn unmount(&mut self, is_unmounted: bool) {
+        self.data = if is_unmounted { "empty" } else { DATA };
     }
 
     /// Sends SIGTERM, as a service manager does, and waits for its end.
@@ -119,7 +119,7 @@ impl OwnEngine {
         self.dir.path().join(name)
     }
 
-    fn docker(&self, args: &[&str]) -> Command {
+    pub(crate) fn docker(&self, args: &[&str]) -> Command {
         let mut docker = Command::new("docker");
         docker.arg("--host").arg(format!("unix://{}", self.socket().display())).args(args);
         docker
@@ -138,7 +138,7 @@ impl Drop for Ballast {
 }
 
 impl Drop for OwnEngine {
-    /// Removes all containers and mounts.
+    /// Removes all containers, plugins and mounts.
     fn drop(&mut self) {
         if self.data != DATA {
             self.stop();
@@ -150,6 +150,10 @@ impl Drop for OwnEngine {
         let listed = self.docker(&["ps", "--all", "--quiet"]).output().unwrap().stdout;
         for id in String::from_utf8_lossy(&listed).lines() {
             let _ = self.docker(&["rm", "--force", "--volumes", id]).stdout(Stdio::null()).status();
+        }
+        let listed = self.docker(&["plugin", "ls", "--quiet"]).output().unwrap().stdout;
+        for id in String::from_utf8_lossy(&listed).lines() {
+            let _ = self.docker(&["plugin", "rm", "--force", id]).stdout(Stdio::null()).status();
         }
         self.stop();
         unmount_below(self.dir.path());
@@ -177,7 +181,7 @@ fn unmount_below(dir: &Path) {
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !condition() {
-        assert!(Instant::now() < deadline, "waited {SOON:?} in vain until {what}");
+        assert!(Instant::now() < deadline, "timed out after {SOON:?} waiting until {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -105,7 +105,7 @@ async fn converse(mut way: Way, marker: String, end: Instant, counts: &'static C
             sleep(PAUSE).await;
             continue;
         }
-        // A sandbox that lost its place keeps its files, so the first marker is there for ever.
+        // A sandbox that lost its place keeps its files, so the first marker is there forever.
         let command = format!("[ -e marker ] || echo {marker} >marker; cat marker; echo {number}");
         let called = timeout(CALL, way.call("bash", json!({ "command": command }))).await;
         let result = called.unwrap_or_else(|_| panic!("{marker}: no answer in {CALL:?}"));

@@ -144,7 +144,7 @@ async fn the_description_names_the_programs_of_the_image() {
         assert!(programs.contains(part), "{programs}");
     }
     assert!(!programs.contains("docker") && !programs.contains("java"), "{programs}");
-    // The search is no command of the model.
+    // The search is not a command of the model.
     let listed = session.result("bash_list", json!({})).await["commands"].clone();
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     // What a sandbox adds to its workspace changes nothing.
@@ -184,7 +184,7 @@ async fn a_file_is_offered_for_download() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_no_requests_are_rejected() {
+async fn messages_other_than_requests_are_rejected() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon);
     let without_handshake = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });

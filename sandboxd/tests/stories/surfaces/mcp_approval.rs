@@ -24,7 +24,7 @@ fn home() -> Home {
 }
 
 /// A conversation whose sandbox may reach nothing, with a client of each era.
-struct Asked<'a> {
+struct Conversation<'a> {
     daemon: &'a Daemon,
     client: Mcp,
     is_modern: bool,
@@ -51,7 +51,7 @@ impl User {
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Conversation<'a> {
     async fn modern(daemon: &'a Daemon, name: &str) -> Self {
         let client = Mcp::of(daemon).with_elicitation().in_session(&format!("modern {name}"));
         Self::new(daemon, client, true).await
@@ -140,22 +140,23 @@ fn approval(result: &Value) -> &str {
     hosts[0]["approval"].as_str().unwrap()
 }
 
-async fn accepts(asked: Asked<'_>) {
-    let (result, questions) = asked.bash(json!({ "command": PERSISTENT }), User::Accepts("sandbox")).await;
+async fn accepts(conversation: Conversation<'_>) {
+    let (result, questions) =
+        conversation.bash(json!({ "command": PERSISTENT }), User::Accepts("sandbox")).await;
     assert_eq!(questions.len(), 1, "{questions:?}");
     assert!(questions[0]["message"].as_str().unwrap().contains("a.example on port 80"));
     let output = &result["structuredContent"];
     assert_eq!((&output["exitCode"], &output["stdout"]), (&0.into(), &"the sink\n".into()), "{result}");
-    assert_eq!((approval(&result), asked.runs().await), ("allowedForSandbox", 1));
-    assert_eq!(asked.allowed().await, ["a.example"]);
+    assert_eq!((approval(&result), conversation.runs().await), ("allowedForSandbox", 1));
+    assert_eq!(conversation.allowed().await, ["a.example"]);
 }
 
-async fn accepts_once(asked: Asked<'_>) {
-    let (result, questions) = asked.bash(json!({ "command": ONCE }), User::Accepts("once")).await;
-    assert_eq!((questions.len(), approval(&result), asked.runs().await), (1, "allowedOnce", 1));
+async fn accepts_once(conversation: Conversation<'_>) {
+    let (result, questions) = conversation.bash(json!({ "command": ONCE }), User::Accepts("once")).await;
+    assert_eq!((questions.len(), approval(&result), conversation.runs().await), (1, "allowedOnce", 1));
     assert_eq!(result["structuredContent"]["exitCode"], 22, "the denied connection has failed: {result}");
-    assert_eq!(asked.allowed().await, [""; 0]);
-    let (again, questions) = asked.bash(json!({ "command": ONCE }), User::Declines).await;
+    assert_eq!(conversation.allowed().await, [""; 0]);
+    let (again, questions) = conversation.bash(json!({ "command": ONCE }), User::Declines).await;
     assert_eq!(
         (&again["structuredContent"]["stdout"], questions.len()),
         (&json!("the sink\n"), 0),
@@ -163,13 +164,13 @@ async fn accepts_once(asked: Asked<'_>) {
     );
 }
 
-async fn refuses(asked: Asked<'_>, user: User, outcome: &str) {
-    // Longer than the time that a question needs, so that it is asked.
+async fn refuses(conversation: Conversation<'_>, user: User, outcome: &str) {
+    // Longer than the time that a question needs, so that it is conversation.
     let command = json!({ "command": ONCE, "waitMs": 6_000 });
-    let (result, questions) = asked.bash(command, user).await;
-    assert_eq!((questions.len(), approval(&result), asked.runs().await), (1, outcome, 1));
+    let (result, questions) = conversation.bash(command, user).await;
+    assert_eq!((questions.len(), approval(&result), conversation.runs().await), (1, outcome, 1));
     assert!(result["isError"] != true && result["structuredContent"]["exitCode"] == 22, "{result}");
-    assert_eq!(asked.allowed().await, [""; 0]);
+    assert_eq!(conversation.allowed().await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,18 +178,22 @@ async fn the_user_decides_and_the_command_runs_once() {
     let Some(_sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
     tokio::join!(
-        async { accepts(Asked::modern(&daemon, "accepts").await).await },
-        async { accepts(Asked::legacy(&daemon, "accepts").await).await },
-        async { accepts_once(Asked::modern(&daemon, "once").await).await },
-        async { accepts_once(Asked::legacy(&daemon, "once").await).await },
+        async { accepts(Conversation::modern(&daemon, "accepts").await).await },
+        async { accepts(Conversation::legacy(&daemon, "accepts").await).await },
+        async { accepts_once(Conversation::modern(&daemon, "once").await).await },
+        async { accepts_once(Conversation::legacy(&daemon, "once").await).await },
     );
     tokio::join!(
-        async { refuses(Asked::modern(&daemon, "declines").await, User::Declines, "declined").await },
-        async { refuses(Asked::legacy(&daemon, "declines").await, User::Declines, "declined").await },
-        async { refuses(Asked::modern(&daemon, "cancels").await, User::Cancels, "unanswered").await },
-        async { refuses(Asked::legacy(&daemon, "cancels").await, User::Cancels, "unanswered").await },
-        async { refuses(Asked::modern(&daemon, "silent").await, User::NeverAnswers, "unanswered").await },
-        async { refuses(Asked::legacy(&daemon, "silent").await, User::NeverAnswers, "unanswered").await },
+        async { refuses(Conversation::modern(&daemon, "declines").await, User::Declines, "declined").await },
+        async { refuses(Conversation::legacy(&daemon, "declines").await, User::Declines, "declined").await },
+        async { refuses(Conversation::modern(&daemon, "cancels").await, User::Cancels, "unanswered").await },
+        async { refuses(Conversation::legacy(&daemon, "cancels").await, User::Cancels, "unanswered").await },
+        async {
+            refuses(Conversation::modern(&daemon, "silent").await, User::NeverAnswers, "unanswered").await
+        },
+        async {
+            refuses(Conversation::legacy(&daemon, "silent").await, User::NeverAnswers, "unanswered").await
+        },
     );
     daemon.stop().await;
 }
@@ -197,9 +202,9 @@ async fn the_user_decides_and_the_command_runs_once() {
 async fn a_repeated_call_is_only_for_its_own_command() {
     let Some(_sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
-    let asked = Asked::modern(&daemon, "state").await;
+    let conversation = Conversation::modern(&daemon, "state").await;
     let params = json!({ "name": "bash", "arguments": { "command": PERSISTENT } });
-    let first = asked.client.ask("tools/call", params.clone()).await["result"].clone();
+    let first = conversation.client.ask("tools/call", params.clone()).await["result"].clone();
     let state = first["requestState"].as_str().unwrap();
     let key = first["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let accept = json!({ key: { "action": "accept", "content": { "scope": "sandbox" } } });
@@ -216,21 +221,25 @@ async fn a_repeated_call_is_only_for_its_own_command() {
     let forged = format!("{}A", &state[..state.len() - 1]);
     let forged = if forged == state { format!("{}B", &state[..state.len() - 1]) } else { forged };
     let rejected = [
-        repeat(&asked.client, PERSISTENT, Some(&forged)).await,
-        repeat(&asked.client, "echo ran >>runs", Some(state)).await,
+        repeat(&conversation.client, PERSISTENT, Some(&forged)).await,
+        repeat(&conversation.client, "echo ran >>runs", Some(state)).await,
         repeat(&other, PERSISTENT, Some(state)).await,
-        repeat(&asked.client.with("x-sandbox-user", "eve"), PERSISTENT, Some(state)).await,
-        repeat(&asked.client, PERSISTENT, None).await,
+        repeat(&conversation.client.with("x-sandbox-user", "eve"), PERSISTENT, Some(state)).await,
+        repeat(&conversation.client, PERSISTENT, None).await,
     ];
     for answer in rejected {
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
     }
-    assert_eq!((asked.runs().await, asked.allowed().await.len()), (1, 0), "nothing was started or allowed");
-    let done = repeat(&asked.client, PERSISTENT, Some(state)).await;
+    assert_eq!(
+        (conversation.runs().await, conversation.allowed().await.len()),
+        (1, 0),
+        "nothing was started or allowed"
+    );
+    let done = repeat(&conversation.client, PERSISTENT, Some(state)).await;
     assert_eq!(done["result"]["structuredContent"]["stdout"], "the sink\n", "{done}");
-    let again = repeat(&asked.client, PERSISTENT, Some(state)).await;
+    let again = repeat(&conversation.client, PERSISTENT, Some(state)).await;
     assert_eq!(again["result"]["structuredContent"]["stdout"], "the sink\n", "{again}");
-    assert_eq!(asked.runs().await, 1);
+    assert_eq!(conversation.runs().await, 1);
     daemon.stop().await;
 }
 
@@ -238,17 +247,19 @@ async fn a_repeated_call_is_only_for_its_own_command() {
 async fn hosts_are_asked_about_once_and_some_never() {
     let Some(sink) = Sink::open() else { return };
     let daemon = Daemon::start_in(home()).await;
-    for asked in [Asked::modern(&daemon, "many").await, Asked::legacy(&daemon, "many").await] {
+    for conversation in
+        [Conversation::modern(&daemon, "many").await, Conversation::legacy(&daemon, "many").await]
+    {
         let hosts = "a b lan c d e f g".split(' ').map(|name| format!("http://{name}.example/"));
         let urls: Vec<String> = hosts.chain([format!("http://{LAN}/")]).collect();
         let command =
             format!("for i in 1 2; do for url in {}; do curl -s $url; done; done; false", urls.join(" "));
-        let (result, questions) = asked.bash(json!({ "command": command }), User::Declines).await;
+        let (result, questions) = conversation.bash(json!({ "command": command }), User::Declines).await;
         assert_eq!(questions.len(), 5, "{questions:?}");
         let listed = result["structuredContent"]["deniedHosts"].as_array().unwrap().len();
         assert_eq!(listed, 8, "an address that must not be allowed is not offered: {result}");
         let lan = json!({ "command": "curl -sS http://lan.example/" });
-        let (result, questions) = asked.bash(lan, User::Accepts("sandbox")).await;
+        let (result, questions) = conversation.bash(lan, User::Accepts("sandbox")).await;
         assert_eq!(questions.len(), 1);
         let denied = &result["structuredContent"]["deniedHosts"][0];
         assert_eq!(denied["approval"], "notAllowed", "{denied}");
@@ -283,6 +294,6 @@ async fn a_client_that_cannot_ask_gets_an_error_that_names_the_host() {
     let command = format!("{ONCE}; sleep 60");
     let started = json!({ "name": "bash", "arguments": { "command": command, "background": true } });
     let (answer, _) = messages(plain.request("tools/call", started).send().await.unwrap()).await;
-    assert_eq!(answer["result"]["structuredContent"]["running"], true, "nobody waits for it: {answer}");
+    assert_eq!(answer["result"]["structuredContent"]["running"], true, "no client waits for it: {answer}");
     daemon.stop().await;
 }

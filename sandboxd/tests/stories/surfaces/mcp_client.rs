@@ -154,7 +154,8 @@ impl Mcp {
             return request;
         }
         let request = request.header("mcp-protocol-version", MODERN).header("mcp-method", method);
-        match message["params"]["name"].as_str() {
+        let params = &message["params"];
+        match params["name"].as_str().or_else(|| params["uri"].as_str()) {
             Some(name) => request.header("mcp-name", name),
             None => request,
         }

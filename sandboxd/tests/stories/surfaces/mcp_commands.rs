@@ -25,6 +25,26 @@ async fn a_result_has_output_exit_code_and_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_stages_of_a_pipeline_are_in_the_result() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("stages");
+    let command = json!({ "command": "cd /; (echo a; exit 3) | cat", "capture": "stages" });
+    let called = client.call("bash", command).await;
+    let text = "a\n[stage `(echo a; exit 3)`: exit code 3, 2 bytes:]\na\n[stage `cat`: exit code 0]";
+    assert_eq!((called.text.as_str(), called.is_error), (text, false));
+    let stages = json!([
+        { "command": "(echo a; exit 3)", "exitCode": 3, "stdout": "a\n", "stdoutBytes": 2, "truncated": false },
+        { "command": "cat", "exitCode": 0, "truncated": false },
+    ]);
+    assert_eq!(called.structured["stages"], stages);
+    let none = client.result("bash", json!({ "command": "true", "capture": "stages" })).await;
+    assert_eq!(none.get("stages"), None);
+    let refused = client.call("bash", json!({ "command": "a | b &", "capture": "stages" })).await;
+    assert!(refused.is_error && refused.text.contains("`capture`"), "{}", refused.text);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_command_returns_and_continues() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("long");

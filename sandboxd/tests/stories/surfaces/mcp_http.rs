@@ -150,7 +150,7 @@ fn request_text(method: &str, mut params: Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_is_no_text_becomes_valid_json() {
+async fn output_of_any_bytes_becomes_valid_json() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("bytes");
     // `messages` parses the response. Control characters such as NUL are removed.

@@ -102,12 +102,22 @@ async fn a_request_listens_for_changes_until_it_ends() {
     assert_eq!(first["params"]["notifications"], json!({ "resourceSubscriptions": [uri] }));
     let id = first["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
     assert!(id.is_number(), "{first}");
-    client.result("write", json!({ "path": "src/a b.txt", "content": "one" })).await;
-    let update = stream.update().await;
-    assert_eq!(
-        (&update["uri"], &update["_meta"]["io.modelcontextprotocol/subscriptionId"]),
-        (&json!(uri), &id)
-    );
+    // Nothing is missed after the acknowledgment: a client that reads at every update gets what was written last.
+    for content in ["one", "two"] {
+        client.result("write", json!({ "path": "src/a b.txt", "content": content })).await;
+        loop {
+            let update = stream.update().await;
+            assert_eq!(
+                (&update["uri"], &update["_meta"]["io.modelcontextprotocol/subscriptionId"]),
+                (&json!(uri), &id)
+            );
+            let read = client.ask("resources/read", json!({ "uri": uri })).await;
+            assert_eq!(read["error"], Value::Null, "{read}");
+            if read["result"]["contents"][0]["text"] == content {
+                break;
+            }
+        }
+    }
     // A sandbox of another client cannot be watched.
     let stranger = Mcp::of(&daemon).with("x-sandbox-user", "eve");
     let filter = json!({ "resourceSubscriptions": [uri] });
@@ -117,7 +127,7 @@ async fn a_request_listens_for_changes_until_it_ends() {
     daemon.client.delete(&handle.parse().unwrap()).await.unwrap();
     assert_eq!(stream.update().await["uri"], json!(uri));
     assert_eq!(stream.next().await["result"]["resultType"], "complete");
-    // A shutdown does not wait for those who listen.
+    // A shutdown does not wait for listening clients.
     let other = handle_of(&client).await;
     let filter = json!({ "resourceSubscriptions": [format!("sandbox://{other}/a")] });
     let listen = client.request("subscriptions/listen", json!({ "notifications": filter }));

@@ -1,4 +1,4 @@
-//! `sandboxd mcp`: both framings, and input that is no message.
+//! `sandboxd mcp`: both framings, and input that is not a message.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Host {
         answer
     }
 
-    /// The code of the answer to bytes that are no request. It has no id.
+    /// The code of the answer to bytes that are not a request. It has no id.
     async fn refused(&mut self, text: &[u8]) -> i64 {
         self.send(text).await;
         let answer = self.message().await;
@@ -87,7 +87,7 @@ impl Host {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_framings_survive_input_that_is_no_message() {
+async fn both_framings_survive_invalid_messages() {
     let home = Home::new();
     for has_headers in [false, true] {
         let mut host = Host::start(&home, has_headers);

@@ -83,7 +83,7 @@ async fn a_server_that_does_not_say_what_has_changed_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_is_no_message_is_skipped() {
+async fn output_other_than_messages_is_skipped() {
     let daemon = Daemon::start().await;
     let (_, _, client) = registered(&daemon, &request("story", "")).await;
     assert_eq!(text_of(&client, "garbage", json!({})).await, "after garbage");

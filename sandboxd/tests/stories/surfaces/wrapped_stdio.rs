@@ -72,7 +72,7 @@ async fn a_program_serves_a_server_that_runs_in_a_sandbox() {
     let mut host = start(&home, port, &arguments(pins, &["--session", "wrapped", "--tools-hash", &hash]));
     host.initialize().await;
     assert_eq!(text(&call(&mut host, 1, "echo", json!({ "text": "x" })).await), "x");
-    // The approval is remembered.
+    // The approval is stored.
     let mut next = start(&home, port, &with_session);
     next.initialize().await;
     assert_eq!(text(&call(&mut next, 1, "echo", json!({ "text": "y" })).await), "y");

@@ -167,8 +167,8 @@ async fn a_program_that_does_not_read_blocks_no_client() {
     let sandbox = daemon.sandbox("chat:1").await;
     let terminal = shell(&daemon, &sandbox).await;
     let mut viewer = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
-    viewer.type_in("stty raw -echo; echo deaf-$((1 + 1)); exec sleep 1000\r").await;
-    viewer.until_seen("deaf-2").await;
+    viewer.type_in("stty raw -echo; echo silent-$((1 + 1)); exec sleep 1000\r").await;
+    viewer.until_seen("silent-2").await;
     let much = vec![b'x'; 64 * 1024];
     let began = Instant::now();
     let refused = loop {

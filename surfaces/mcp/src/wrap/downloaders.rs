@@ -1,6 +1,6 @@
 //! Programs that download packages and run them, and how their arguments name the packages.
 
-use super::pin::{Registry, Unpinned};
+use super::unpinned::{Registry, Unpinned};
 
 /// A program that downloads packages.
 pub(super) struct Downloader {

@@ -1,6 +1,6 @@
 //! The server that a host sees: passes requests on to a wrapped server.
 //!
-//! The host may use any revision. The wrapped server sees one with a handshake. What it does not need for that is not
+//! The host may use any revision. The wrapped server gets one with a handshake. Features that it does not need are not
 //! passed on: subscriptions, changes of lists, logs and extensions.
 
 use std::sync::{Arc, OnceLock};
@@ -30,14 +30,14 @@ use super::upstream::{Problem, Running};
 /// Attempts of a request that a server has not got because it had just ended.
 const ATTEMPTS: usize = 3;
 
-/// Maximum number of characters of what a server says about itself.
+/// Maximum number of characters of a server's description of itself.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
 /// Serves one connection or one request. Cheap to create.
 #[derive(Clone)]
 pub(super) struct Wrapped {
     registrations: Registrations,
-    /// What the server says about itself, once it is known.
+    /// The server's description of itself, once it is known.
     info: Arc<OnceLock<ServerConfig>>,
 }
 
@@ -46,7 +46,7 @@ impl Wrapped {
         Self { registrations, info: Arc::default() }
     }
 
-    /// What the server says about itself. Starts it.
+    /// Starts the server and returns its description of itself.
     async fn describe(&self, extensions: &Extensions) -> Result<ServerConfig, ErrorData> {
         let describe = async {
             let target = self.registrations.target(extensions).await?;
@@ -129,7 +129,7 @@ impl ServerHandler for Wrapped {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        // A session that is opened again was described before. Its request starts the server, and says why if it cannot.
+        // A reopened session was described before. Its request starts the server, or reports why it cannot be started.
         if context.extensions.get::<SessionRestoreMarker>().is_none() {
             unless_cancelled(&context, self.describe(&context.extensions)).await?;
         }
@@ -266,7 +266,7 @@ fn failed(problem: &str) -> ErrorData {
     ErrorData::internal_error(problem.to_owned(), None)
 }
 
-/// Parameters for the server, without what only the host's revision has.
+/// Parameters for the server, without fields of the host's revision.
 fn params_of(params: impl Serialize) -> Value {
     let mut params = serde_json::to_value(params).unwrap_or_default();
     match params.as_object_mut() {
@@ -278,7 +278,7 @@ fn params_of(params: impl Serialize) -> Value {
     }
 }
 
-/// What the host learns about the server.
+/// Description of the server that is sent to the host.
 fn config_of(running: &Running) -> ServerConfig {
     let has = |capability: &str| running.info.pointer(&format!("/capabilities/{capability}")).is_some();
     let mut capabilities = ServerCapabilities::builder().enable_tools().build();

@@ -1,6 +1,6 @@
 //! Requests to a server and its answers.
 //!
-//! The link gives each request an id of its own, so hosts with the same ids do not meet. A server that writes an
+//! The link gives each request an id of its own, so equal ids of different hosts do not collide. A server that writes an
 //! endless number of messages, or none at all, costs a bounded amount of memory.
 
 #[cfg(test)]
@@ -290,7 +290,7 @@ impl Link {
         }
     }
 
-    /// What the server may ask the host for.
+    /// Requests to the host that the server may make.
     pub(super) fn allowed(&self) -> Allowed {
         self.allowed
     }
@@ -396,7 +396,7 @@ impl Link {
     }
 }
 
-/// Forgets a request. Cancels it at the server if it has no answer yet.
+/// Removes a request. Cancels it at the server if it has no answer yet.
 struct Guard<'a> {
     link: &'a Link,
     id: u64,
@@ -426,7 +426,7 @@ fn is_short(id: &Value) -> bool {
     id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID_BYTES)
 }
 
-/// What the host learns about the progress of its call.
+/// The parameters of a progress notification that are sent to the host.
 fn progress_of(params: &Value) -> Value {
     let number = |name: &str| params.get(name).filter(|value| value.is_number());
     let message = params.get("message").and_then(Value::as_str);

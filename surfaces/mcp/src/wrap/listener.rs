@@ -1,9 +1,9 @@
-//! What a server sends about a request before it answers it.
+//! Messages of a server about a request before its answer.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// What a server may ask the host for. Everything is off by default.
+/// Requests to the host that a server may make. Everything is off by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Allowed {
     /// Questions to the user.
@@ -12,7 +12,7 @@ pub(crate) struct Allowed {
     pub(crate) sampling: bool,
 }
 
-/// What a server sends about a request before it answers it.
+/// A message of a server about a request before its answer.
 #[derive(Debug)]
 pub(super) enum Event {
     /// The parameters of a progress notification.
@@ -23,7 +23,7 @@ pub(super) enum Event {
 
 /// Passes on what a server sends about a request.
 pub(super) trait Listener: Sync {
-    /// Whether the host wants to know the progress.
+    /// Whether the host requested reports of the progress.
     fn wants_progress(&self) -> bool;
 
     /// Passes on the progress.

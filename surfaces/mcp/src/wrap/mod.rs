@@ -1,8 +1,8 @@
-//! Wrapped servers: MCP servers of third parties, which run in a sandbox and are served to a host as if they did not.
+//! Wrapped servers: MCP servers of third parties that run in a sandbox and are served to a host.
 //!
 //! A server is a command of the sandbox. It reads requests from its standard input and writes answers to its standard
 //! output, in the revisions with a handshake. Everything that it writes is untrusted: messages have a maximum length,
-//! calls in flight a maximum number, and what it may ask the host for is off by default.
+//! calls in flight a maximum number, and its requests to the host are disabled by default.
 //!
 //! - [`upstream`]: starts a server for a call, ends it when it is idle, and waits longer after each failed start
 //! - [`link`]: requests to the server and its answers
@@ -26,12 +26,13 @@ mod resolve;
 mod routes;
 mod single;
 mod tools;
+mod unpinned;
 mod upstream;
 mod upstreams;
 
-pub use pin::Unpinned;
 pub use pin_file::PinError;
 pub use program::wrap;
 pub use single::{WrapError, WrapOptions};
+pub use unpinned::Unpinned;
 
 pub(crate) use routes::http;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 pub(super) struct Ended {
     pub(super) at: Instant,
     pub(super) how: How,
-    /// What it wrote to standard error last.
+    /// The end of its standard error.
     pub(super) stderr: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum How {
 /// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum LinkError {
-    /// The server had already ended. It has not got the request.
+    /// The server had already ended, and did not receive the request.
     NotSent,
     /// The server ended before it answered.
     Ended(Ended),

@@ -5,59 +5,14 @@
 //! exact version: that of its arguments, or the one that was current when it was started first.
 
 use super::downloaders::{Found, find};
-
-/// Why a version cannot be determined.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unpinned {
-    /// The arguments name no exact version, and the registry cannot be asked.
-    #[error(
-        "{package} has no exact version, so each start could run other code: write {example}, or allow it explicitly"
-    )]
-    NoVersion {
-        /// The package as the arguments name it.
-        package: String,
-        /// How the package is named with a version.
-        example: String,
-    },
-    /// The registry was asked in vain.
-    #[error(
-        "the current version of {package} could not be looked up ({why}): write {example}, or allow it explicitly"
-    )]
-    NotFound {
-        /// The package as the arguments name it.
-        package: String,
-        /// How the package is named with a version.
-        example: String,
-        /// What happened.
-        why: String,
-    },
-    /// The arguments do not show which packages are used.
-    #[error(
-        "{what} is not understood, so each start could run other code: call {program} without it, or allow it explicitly"
-    )]
-    Unclear {
-        /// A part of the command.
-        what: String,
-        /// The program that downloads packages.
-        program: String,
-    },
-}
-
-/// Registry of packages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Registry {
-    /// That of npm.
-    Npm,
-    /// The Python Package Index.
-    Python,
-}
+use super::unpinned::{Registry, Unpinned};
 
 /// A package among the arguments of a program, without an exact version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Floating {
     /// Position of the package in the arguments.
     position: usize,
-    /// What precedes the package in its argument, such as `--package=`.
+    /// Prefix of the package in its argument, such as `--package=`.
     prefix: String,
     /// Name of the package, without a version.
     pub(super) name: String,
@@ -83,7 +38,7 @@ impl Floating {
         Unpinned::NoVersion { package: self.quoted(), example: self.example() }
     }
 
-    /// The error if the registry was asked in vain.
+    /// The error if the registry did not return a version.
     pub(super) fn not_found(&self, why: String) -> Unpinned {
         Unpinned::NotFound { package: self.quoted(), example: self.example(), why }
     }
@@ -122,7 +77,7 @@ pub(super) fn floating(cmd: &str, args: &[String]) -> Result<Option<Floating>, U
 /// A package in the arguments.
 struct Package {
     position: usize,
-    /// What precedes it in its argument, such as `--package=`.
+    /// Its prefix in its argument, such as `--package=`.
     prefix: String,
     given: String,
     /// Whether it is not only installed beside another one.
@@ -139,7 +94,7 @@ impl Package {
             return None;
         }
         let can_resolve = match registry {
-            // What follows the colon is another package or a place.
+            // After the colon comes another package or a location.
             Registry::Npm => is_npm_name(&name) && !version.contains(':'),
             Registry::Python => is_python_name(&name),
         };

@@ -1,4 +1,4 @@
-//! The file in which `sandboxd mcp --wrap` remembers versions and approved tools.
+//! The file in which `sandboxd mcp --wrap` stores versions and approved tools.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use super::tools::ToolDigests;
 /// Maximum length of the file in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What is remembered of a server.
+/// Recorded versions of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pin {
@@ -49,12 +49,12 @@ impl PinFile {
         Self { path }
     }
 
-    /// What is remembered of the server with this command. Nothing is remembered of a new one.
+    /// The recorded versions of the server with this command. A new server has none.
     pub(super) fn get(&self, command: &[String]) -> Result<Pin, PinError> {
         Ok(self.read().map_err(|source| self.error(source))?.remove(&key(command)).unwrap_or_default())
     }
 
-    /// Remembers a server. Another process that writes at the same time may be overwritten.
+    /// Stores the pin of a server. Another process that writes at the same time may be overwritten.
     pub(super) fn put(&self, command: &[String], pin: &Pin) -> Result<(), PinError> {
         let put = || {
             let mut pins = self.read()?;

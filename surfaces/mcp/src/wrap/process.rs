@@ -35,7 +35,7 @@ const MAX_STDERR_BYTES: usize = 2048;
 /// Maximum number of bytes that are written to standard input at once, unless a single message is longer.
 const MAX_WRITE_BYTES: usize = 64 * 1024;
 
-/// Time between two looks whether a server is still registered.
+/// Interval between checks whether a server is still registered.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// Time within which the daemon must report that the command runs.
@@ -54,7 +54,7 @@ pub(crate) struct Launch {
     pub(crate) cwd: Option<String>,
     /// Environment variables besides those of the sandbox. They are secret.
     pub(crate) env: BTreeMap<String, String>,
-    /// What it may ask the host for.
+    /// Requests to the host that it may make.
     pub(crate) allowed: Allowed,
     /// Its registration with the daemon, if it has one. It ends with it.
     pub(crate) registered: Option<Registered>,
@@ -108,17 +108,17 @@ pub(super) async fn start(client: &Client, launch: &Launch, id: CommandId) -> Re
     };
     let (link, messages) = Link::new(launch.allowed);
     let of = (client.clone(), launch.sandbox.clone(), id);
-    let keeper = AbortOnDropHandle::new(tokio::spawn(keep_in_use(of.clone(), Arc::clone(&link))));
+    let in_use_guard = AbortOnDropHandle::new(tokio::spawn(keep_in_use(of.clone(), Arc::clone(&link))));
     let writer = AbortOnDropHandle::new(tokio::spawn(write(of, Arc::clone(&link), messages)));
     let checker = launch.registered.clone().map(|registered| {
         AbortOnDropHandle::new(tokio::spawn(end_if_removed(client.clone(), registered, Arc::clone(&link))))
     });
     let pump = Pump { link: Arc::clone(&link), records, lines: Lines::default(), stderr: String::new() };
-    tokio::spawn(pump.run(writer, (keeper, checker)));
+    tokio::spawn(pump.run(writer, (in_use_guard, checker)));
     Ok(Started { link, limit: Duration::from_millis(timeout_ms) })
 }
 
-/// The command of a server, and what sends requests about it.
+/// The command of a server, and the client for it.
 type OfCommand = (Client, SandboxId, CommandId);
 
 /// Keeps the sandbox in use while a call takes long. A wait for the command is such a use.
@@ -208,7 +208,7 @@ fn end_rest(link: &Link, mut messages: mpsc::Receiver<Outgoing>, mut requests: V
     link.end_undelivered(&requests);
 }
 
-/// What else runs as long as the server: what keeps its sandbox in use, and what looks for its registration.
+/// Tasks that run as long as the server: one keeps its sandbox in use, one checks its registration.
 type Others = (AbortOnDropHandle<()>, Option<AbortOnDropHandle<()>>);
 
 /// Reads the output of a server.
@@ -239,7 +239,7 @@ impl Pump {
             }
         };
         if how == How::Parked && !writer.is_finished() {
-            // A write that has just begun finds out whether the server has got it.
+            // A write that has just begun reports whether the server received it.
             self.link.close(How::Parked);
             let _ = timeout(START, &mut writer).await;
         }

@@ -1,4 +1,4 @@
-//! Where the servers of calls are registered, and what is approved of them.
+//! The registrations of the servers of calls, and their approved tools.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ const PREFIX: &str = "/mcp/";
 /// How calls find their server.
 #[derive(Clone)]
 pub(super) enum Registrations {
-    /// The URL of each request names one that the daemon knows.
+    /// The URL of each request names a registration of the daemon.
     Daemon { callers: Arc<dyn Callers>, upstreams: Upstreams },
     /// All calls are for one server.
     Single(Arc<Single>),

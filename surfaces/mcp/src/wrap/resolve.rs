@@ -1,4 +1,4 @@
-//! Asks the registry of packages for the current version, from within the sandbox.
+//! Queries the current version from the registry of packages, from within the sandbox.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use sandbox_api::SandboxId;
 use sandbox_api::command::{CommandRan, RunCommand, StartCommand};
 use sandbox_client::Client;
 
-use super::pin::{Floating, Registry, Unpinned, is_version};
+use super::pin::{Floating, is_version};
+use super::unpinned::{Registry, Unpinned};
 
-/// Time limit of the question.
+/// Time limit of the query.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum number of characters of the reason for a failure.
 const MAX_REASON_CHARS: usize = 300;
 
-/// Returns the version that the package has now. What is asked for is an argument or input of a program, and never a
+/// Returns the current version of the package. The name of the package is an argument or input of a program, and never
 /// part of a script.
 pub(super) async fn current(
     client: &Client,
@@ -45,7 +46,7 @@ pub(super) async fn current(
     version.ok_or_else(|| package.not_found("the registry names no version".into()))
 }
 
-/// The last line that a failed question has written, or its exit code.
+/// The last line of a failed query's output, or its exit code.
 fn reason_of(ran: &CommandRan) -> String {
     let line = ran.stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
     match line {

@@ -1,4 +1,4 @@
-//! The only wrapped server of a process, and what is approved of it.
+//! The only wrapped server of a process, and its approved tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,17 +9,18 @@ use sandbox_client::Client;
 use toolbox::{Namespace, NamespaceError};
 
 use super::listener::Allowed;
-use super::pin::{Unpinned, floating};
+use super::pin::floating;
 use super::pin_file::{Pin, PinError, PinFile};
 use super::process::Launch;
 use super::resolve;
 use super::tools::{Approved, ToolList, digest};
+use super::unpinned::Unpinned;
 use super::upstream::Upstream;
 
 /// Lengths of a variable's value that can be replaced in the output.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
 
-/// What to wrap, and what is allowed.
+/// Settings of a wrapped server.
 #[derive(Debug)]
 pub struct WrapOptions {
     /// Program and its arguments.
@@ -32,9 +33,9 @@ pub struct WrapOptions {
     pub unpinned: bool,
     /// Digest of the tool list that the user approves now.
     pub tools_hash: Option<String>,
-    /// File that remembers versions and approved tools. Without it, each process decides for itself.
+    /// File that stores versions and approved tools. Without it, each process decides on its own.
     pub pins: Option<PathBuf>,
-    /// Whether the server may ask the host's user.
+    /// Whether the server may send questions to the host's user.
     pub allow_elicitation: bool,
     /// Whether the server may use the host's model.
     pub allow_sampling: bool,
@@ -95,12 +96,12 @@ impl Single {
         Some(Approved { hash: pin.tools_hash.clone()?, tools: pin.tools.clone() })
     }
 
-    /// Remembers approved tools.
+    /// Stores approved tools.
     pub(super) fn approve(&self, tools: &ToolList) -> Result<(), String> {
         let mut known = self.pin.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pin = known.clone();
         (pin.tools_hash, pin.tools) = (Some(tools.hash.clone()), tools.digests.clone());
-        // First, because what is not remembered is not approved for the next process either.
+        // First, because the next process must approve tools that are not stored.
         if let Some(file) = &self.pins {
             file.put(&self.command, &pin).map_err(|error| error.to_string())?;
         }

@@ -1,7 +1,7 @@
 //! The tool list of a server, and the digest by which a user approves it.
 //!
 //! The model reads names, descriptions and schemas, so a server that changes them later could make it do something that
-//! the user has not agreed to. The digest covers every field of every tool. The order of tools and of fields does not
+//! the user has not approved. The digest covers every field of every tool. The order of tools and of fields does not
 //! matter.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! One wrapped server, from call to call.
 //!
 //! The server is started for the first call and for the first one after it has ended. A start that fails is not
-//! repeated at once: the time to the next attempt doubles. So a server that always fails costs little, and a caller learns why.
+//! repeated at once: the time to the next attempt doubles. So a server that always fails costs little. Callers get the error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) enum Problem {
     /// The start has failed, now or shortly before.
     #[error("the server could not be started: {why}. The next attempt is possible in {} s", .retry.as_secs().max(1))]
     NotStarted {
-        /// What happened, with the end of standard error.
+        /// The cause, with the end of standard error.
         why: String,
         /// Time to the next attempt.
         retry: Duration,
@@ -101,7 +101,7 @@ pub(super) struct Running {
     link: Arc<Link>,
     /// Its answer to the handshake.
     pub(super) info: Value,
-    /// Held while the server is asked for its tools.
+    /// Held while the tools are requested from the server.
     tools: Mutex<KnownTools>,
     launch: Launch,
     started: Instant,
@@ -234,7 +234,7 @@ impl State {
     }
 }
 
-/// Nobody can call the server any more. What reads its output would go on, and with it the daemon that stops.
+/// Stops the task that reads the server's output, so that it does not delay a shutdown.
 impl Drop for Running {
     fn drop(&mut self) {
         self.link.stop();
@@ -242,7 +242,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Sends a request. Returns nothing if the server has ended and has certainly not got it.
+    /// Sends a request. Returns `None` if the server has ended and certainly did not receive it.
     pub(super) async fn request(
         &self,
         method: &str,
@@ -262,8 +262,8 @@ impl Running {
         }
     }
 
-    /// The tools of the server. Asks for them again if it has reported a change. A server that does not say what has
-    /// changed is ended, because its tools are unknown.
+    /// The tools of the server. Requests them again if it has reported a change. A server that does not answer that request
+    /// is ended, because its tools are unknown.
     pub(super) async fn tools(&self) -> Result<Arc<ToolList>, Problem> {
         let mut known = self.tools.lock().await;
         let changes = self.link.tool_changes();

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::upstream::Upstream;
 
-/// Maximum number of servers that are remembered. Those that do not run are forgotten first.
+/// Maximum number of servers in the map. Those that do not run are removed first.
 const MAX_UPSTREAMS: usize = 256;
 
 /// The servers that were used, by registration.
@@ -20,7 +20,7 @@ pub(super) struct Upstreams(Arc<Mutex<HashMap<Registration, Arc<Entry>>>>);
 /// Identifies a registration: sandbox, name and time. A name that is registered again is another server.
 type Registration = (SandboxId, String, i64);
 
-/// One of them.
+/// A server that was used.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     server: Arc<Upstream>,

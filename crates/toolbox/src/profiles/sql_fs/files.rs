@@ -50,7 +50,7 @@ pub(super) struct Edited {
     ok: bool,
     path: String,
     replacements: u64,
-    /// Absent if the sandbox went away after the edit.
+    /// Absent if the sandbox stopped after the edit.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
 }

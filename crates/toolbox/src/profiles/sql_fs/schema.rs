@@ -126,7 +126,7 @@ fn ingest_description() -> String {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Create {
-    /// Name of the sandbox, for people.
+    /// Display name of the sandbox.
     #[schemars(length(max = 255))]
     pub(super) name: Option<String>,
     /// Whether Python is wanted. It depends on the image whether it is there.

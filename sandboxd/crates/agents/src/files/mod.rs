@@ -11,6 +11,7 @@ use agent_protocol::{CONDITIONAL_DELETE_SINCE, EDITS_OF_ORIGINAL_SINCE, v1};
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 
+pub(super) use transfer::send;
 pub use transfer::{ByteStream, ChangeStream, UploadError};
 
 use self::search::Bounds;

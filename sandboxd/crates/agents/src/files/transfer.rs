@@ -140,7 +140,7 @@ fn exactly(length: u64, bytes: impl Stream<Item = Result<Bytes, Error>> + Send +
 
 /// Messages to an agent, as a named type. The compiler cannot see through an opaque type when it checks whether a
 /// call is `Send`.
-struct Parts<P>(BoxStream<'static, P>);
+pub(in super::super) struct Parts<P>(BoxStream<'static, P>);
 
 impl<P> Stream for Parts<P> {
     type Item = P;
@@ -150,7 +150,7 @@ impl<P> Stream for Parts<P> {
     }
 }
 
-type Answer<R> = BoxFuture<'static, Result<tonic::Response<R>, tonic::Status>>;
+pub(in super::super) type Answer<R> = BoxFuture<'static, Result<tonic::Response<R>, tonic::Status>>;
 
 /// Sends the pieces of `source` to `call`, each as a message made by `part`.
 async fn upload<P, R, E>(
@@ -162,17 +162,29 @@ where
     P: Send + 'static,
     E: Send + 'static,
 {
+    let messages = with_end(source).map_ok(move |(data, end)| part(data, end));
+    send(messages.boxed(), call).await
+}
+
+/// Sends messages to `call`. If their source fails, the call is cancelled: a stream that ends is complete.
+pub(in super::super) async fn send<P, R, E>(
+    messages: BoxStream<'static, Result<P, E>>,
+    call: impl FnOnce(Parts<P>) -> Answer<R>,
+) -> Result<R, UploadError<E>>
+where
+    P: Send + 'static,
+    E: Send + 'static,
+{
     let (fail, failed) = oneshot::channel();
     let sent = Arc::new(AtomicU64::new(0));
     let progress = Arc::clone(&sent);
-    let state = (Some(Box::pin(with_end(source))), Some(fail));
-    let parts = futures::stream::unfold(state, move |(mut source, mut fail)| {
+    let parts = futures::stream::unfold((messages, Some(fail)), move |(mut messages, mut fail)| {
         let progress = Arc::clone(&progress);
         async move {
-            let item = source.as_mut()?.next().await?;
+            let item = messages.next().await?;
             progress.fetch_add(1, Ordering::Relaxed);
             match item {
-                Ok((data, end)) => Some(((data, end), (source.filter(|_| !end), fail))),
+                Ok(message) => Some((message, (messages, fail))),
                 Err(error) => {
                     let _ = fail.take().map(|fail| fail.send(error));
                     // Ending the stream here would mean that the upload is complete.
@@ -181,11 +193,10 @@ where
             }
         }
     });
-    let parts = Parts(parts.map(move |(data, end)| part(data, end)).boxed());
     tokio::select! {
         biased;
         Ok(error) = failed => Err(UploadError::Source(error)),
-        reply = call(parts) => reply.map(tonic::Response::into_inner).map_err(|status| UploadError::Agent(status.into())),
+        reply = call(Parts(parts.boxed())) => reply.map(tonic::Response::into_inner).map_err(|status| UploadError::Agent(status.into())),
         () = standstill(&sent) => Err(UploadError::Agent(Error::Deadline { after: limits::FILE_TRANSFER })),
     }
 }

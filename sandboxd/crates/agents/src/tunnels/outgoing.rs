@@ -54,20 +54,20 @@ impl AgentHandle {
         let open = async move {
             let mut client = agent.tunnels_client(limits::AGENT_ABSENCE).await?;
             let call = client.outgoing(OutgoingRequest {});
-            let wanted = within(limits::AGENT_CALL, call).await?.into_inner();
-            Ok::<_, Error>(futures::stream::try_unfold((wanted, client), next))
+            let requested = within(limits::AGENT_CALL, call).await?.into_inner();
+            Ok::<_, Error>(futures::stream::try_unfold((requested, client), next))
         };
         futures::stream::once(open).try_flatten().boxed()
     }
 }
 
-type Asked = (Streaming<OutgoingConnection>, TunnelsClient<LinkService>);
+type AcceptStream = (Streaming<OutgoingConnection>, TunnelsClient<LinkService>);
 
 /// Nothing follows an error.
-async fn next((mut wanted, client): Asked) -> Result<Option<(Outgoing, Asked)>, Error> {
-    let next = wanted.message().await?;
+async fn next((mut requested, client): AcceptStream) -> Result<Option<(Outgoing, AcceptStream)>, Error> {
+    let next = requested.message().await?;
     let next = next.map(|wire| Outgoing::from_wire(&client, wire)).transpose()?;
-    Ok(next.map(|next| (next, (wanted, client))))
+    Ok(next.map(|next| (next, (requested, client))))
 }
 
 impl Outgoing {

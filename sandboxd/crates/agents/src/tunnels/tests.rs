@@ -41,7 +41,7 @@ const CLOSED: u16 = 3;
 const HALF_THEN_SILENCE: u16 = 4;
 const FLOOD: u16 = 5;
 const NONSENSE: u16 = 6;
-const DEAF: u16 = 7;
+const UNRESPONSIVE: u16 = 7;
 const FAREWELL_FIRST: u16 = 8;
 
 type Parts = Pin<Box<dyn Stream<Item = Result<TunnelPart, Status>> + Send>>;
@@ -55,7 +55,7 @@ enum Received {
     Refused(i32, String),
 }
 
-struct Played {
+struct ScriptedAgent {
     received: UnboundedSender<Received>,
     /// Waiting outbound connections, by port.
     waiting: Mutex<Vec<OutgoingConnection>>,
@@ -100,7 +100,7 @@ fn echo(mut parts: Streaming<TunnelPart>, received: UnboundedSender<Received>) -
 }
 
 #[tonic::async_trait]
-impl Tunnels for Played {
+impl Tunnels for ScriptedAgent {
     type ConnectStream = Parts;
     type OutgoingStream = Pin<Box<dyn Stream<Item = Result<OutgoingConnection, Status>> + Send>>;
     type AcceptStream = Parts;
@@ -136,7 +136,7 @@ impl Tunnels for Played {
             }
             NONSENSE => before_silence(vec![data(b"no word of open")]).boxed(),
             // The parts are kept and not read.
-            DEAF => futures::stream::unfold((true, parts), |(first, parts)| async move {
+            UNRESPONSIVE => futures::stream::unfold((true, parts), |(first, parts)| async move {
                 if !first {
                     std::future::pending::<()>().await;
                 }
@@ -176,7 +176,7 @@ fn agent_with(waiting: Vec<OutgoingConnection>) -> (AgentHandle, UnboundedReceiv
     tokio::spawn(async move {
         let greeting = Greeting { generation: GENERATION, secret: "right".into() };
         theirs.write_all(greeting.to_line().as_bytes()).await.unwrap();
-        let service = TunnelsServer::new(Played { received, waiting: Mutex::new(waiting) });
+        let service = TunnelsServer::new(ScriptedAgent { received, waiting: Mutex::new(waiting) });
         let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .max_concurrent_streams(MAX_CALLS)
@@ -309,9 +309,9 @@ async fn a_stalled_tunnel_blocks_no_other() {
     for _ in 0..8 {
         unread.push(agent.connect_port(FLOOD).await.unwrap());
     }
-    let mut deaf = agent.connect_port(DEAF).await.unwrap();
+    let mut unresponsive = agent.connect_port(UNRESPONSIVE).await.unwrap();
     let mut written = 0;
-    while let Ok(done) = timeout(STILL, deaf.write(&[0; MAX_PART_BYTES])).await {
+    while let Ok(done) = timeout(STILL, unresponsive.write(&[0; MAX_PART_BYTES])).await {
         written += done.unwrap();
         assert!(written < 16 << 20, "the write never blocks");
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Broken, Expected, Far, Meter, Tally, carry};
+use super::{Broken, Expected, Meter, RemoteEndpoint, Tally, carry};
 use sandboxd_metrics::Metrics;
 use sandboxd_model::Host;
 
@@ -45,7 +45,7 @@ async fn carried_from(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
-    let far = Far::new(stream, bytes::Bytes::new());
+    let far = RemoteEndpoint::new(stream, bytes::Bytes::new());
     (server, tokio::spawn(async move { carry(near, far, expected.as_ref(), &meter).await }))
 }
 

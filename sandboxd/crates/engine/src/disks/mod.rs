@@ -7,6 +7,7 @@
 //! whether the helper held it all the time.
 
 mod attached;
+mod bases;
 mod connection;
 mod helper;
 mod names;
@@ -24,6 +25,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
 pub use attached::Attached;
+pub use bases::BaseUse;
 pub use ready::DiskPool;
 
 use self::connection::{Answer, HelperConnection};
@@ -76,10 +78,12 @@ struct Shared {
     /// Replaced with an empty cell when the connection is broken. The next request then starts a helper.
     helper: Mutex<Arc<OnceCell<Arc<HelperConnection>>>>,
     closed: AtomicBool,
+    /// Whether the helper has listed an attached disk as attached.
+    sees_devices: AtomicBool,
 }
 
 impl Engine {
-    /// Starts the helper and proves that disks work on this engine: it creates a disk, attaches it, lets the engine
+    /// Starts the helper and tests that disks work on this engine: it creates a disk, attaches it, lets the engine
     /// mount it, and removes it. The error says which step failed.
     pub async fn open_disks(&self, image: &str, agent_volume: &str) -> Result<Disks, Error> {
         let volume = VolumeCreateRequest {
@@ -96,9 +100,14 @@ impl Engine {
             mountpoint: volume.mountpoint,
             helper: Mutex::default(),
             closed: AtomicBool::new(false),
+            sees_devices: AtomicBool::new(false),
         };
         let disks = Disks { shared: Arc::new(shared) };
-        match disks.prove().await {
+        let proved = async {
+            self.remove_base_carrier().await?;
+            disks.prove().await
+        };
+        match proved.await {
             Ok(()) => Ok(disks),
             Err(error) => {
                 disks.close().await;
@@ -109,7 +118,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Tries whether disks work on this engine. Leaves nothing except the agent's volume, which all daemons share.
+    /// Tests whether disks work on this engine. Leaves nothing except the agent's volume, which all daemons share.
     pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
         let tried = async {
             let agent_volume = self.ensure_agent_volume(agent_program, None, image).await?;
@@ -188,6 +197,12 @@ impl Disks {
         let answer = self.ask(call, limits::DISK_CALL, "", "list").await?;
         let uses = answer.lines.iter().map(|line| parse_use(line).ok_or_else(|| not_understood(call, "")));
         uses.collect()
+    }
+
+    /// Whether a disk that [`Self::list`] reports as not attached is certainly mounted nowhere. It was tested with a disk
+    /// that was attached: a machine may not show its devices.
+    pub fn sees_devices(&self) -> bool {
+        self.shared.sees_devices.load(Ordering::Relaxed)
     }
 
     /// Space into which the disks can grow.

@@ -19,6 +19,11 @@ pub(super) fn probe_name(instance: &Instance) -> String {
     format!("{}-probe", disks_name(instance))
 }
 
+/// Name of the container through which a base is written.
+pub(super) fn base_carrier_name(instance: &Instance) -> String {
+    format!("{}-base", disks_name(instance))
+}
+
 /// A name for a new disk.
 pub(super) fn random_name() -> String {
     let mut bytes = [0; NAME_RANDOM_CHARS];

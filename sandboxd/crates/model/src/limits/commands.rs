@@ -78,7 +78,7 @@ pub const TIMEOUT_EXIT_CODE: i32 = 124;
 /// die.
 pub const OOM_REPORT: Duration = Duration::from_secs(5);
 
-/// Number of out-of-memory events that are remembered per sandbox, the last ones.
+/// Number of out-of-memory events that are kept per sandbox, the last ones.
 pub const MAX_RECORDED_OOMS: usize = 64;
 
 /// How long a wait whose own limit has expired asks for the state of its command.
@@ -91,6 +91,15 @@ pub const SAVE_OUTPUT_AFTER_BYTES: u64 = 8 * 1024;
 pub const MAX_OUTPUT_CHARS: u64 = 1_000_000;
 /// See [`MAX_OUTPUT_CHARS`].
 pub const DEFAULT_OUTPUT_CHARS: u64 = 30_000;
+
+/// Maximum length of a script whose stages are captured, in bytes.
+pub const MAX_CAPTURE_SCRIPT_BYTES: usize = 64 * 1024;
+
+/// Maximum number of stages of a pipeline that are captured. The agent has the same limit.
+pub const MAX_STAGES: usize = 32;
+
+/// Maximum length of a stage's text in a report, in bytes.
+pub const MAX_STAGE_COMMAND_BYTES: usize = 1024;
 
 /// Characters that count as one token of a language model. English text and code have about this many.
 pub const CHARS_PER_TOKEN: u64 = 4;

@@ -57,7 +57,7 @@ pub const EGRESS_PART_BYTES: usize = 32 * 1024;
 /// Pauses before an agent is asked again for its sandbox's outbound connections, from the first to the longest.
 pub const EGRESS_RETRY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(10);
 
-/// Number of denied hosts that are remembered per sandbox, the last ones.
+/// Number of denied hosts that are kept per sandbox, the last ones.
 pub const MAX_DENIALS: usize = 100;
 
 /// Maximum number of concurrent streams of one sandbox's denials.

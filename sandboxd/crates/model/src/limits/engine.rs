@@ -51,3 +51,9 @@ pub const SPACE_CHECK_WAIT: Duration = Duration::from_millis(500);
 
 /// Pause before the next check if the disks' helper did not respond.
 pub const SPACE_CHECK_RETRY: Duration = Duration::from_secs(10);
+
+/// Time to write a base through the engine.
+pub const BASE_UPLOAD: Duration = Duration::from_secs(120);
+
+/// Time to complete a base, which waits for the machine's disk.
+pub const BASE_COMPLETE: Duration = Duration::from_secs(120);

@@ -37,7 +37,7 @@ pub const RACE_TRIES: usize = 8;
 /// Time that a new sandbox waits for one idle sandbox to be parked before it tries the next.
 pub const EVICTION_WAIT: Duration = Duration::from_secs(5);
 
-/// Number of containers that are remembered as warned about. Beyond it, all are warned about once more.
+/// Number of containers that are recorded as warned about. Beyond it, all are warned about once more.
 pub const MAX_WARNED_CONTAINERS: usize = 1024;
 
 /// Time to copy the files of a sandbox of the original daemon.

@@ -9,6 +9,7 @@ mod http;
 mod lifecycle;
 mod mcp;
 mod previews;
+mod snapshots;
 mod store;
 mod streams;
 mod terminals;
@@ -24,6 +25,7 @@ pub use http::*;
 pub use lifecycle::*;
 pub use mcp::*;
 pub use previews::*;
+pub use snapshots::*;
 pub use store::*;
 pub use streams::*;
 pub use terminals::*;
@@ -39,6 +41,10 @@ pub struct Limits {
     pub workspace_retention: Duration,
     /// Total size of all workspaces before parked ones are deleted. `None` means no budget.
     pub disk_budget_bytes: Option<u64>,
+    /// Space that the bases of snapshots may take on the engine's machine, in bytes. 0 means no bases.
+    pub bases_bytes: u64,
+    /// Total size of the stored snapshots after which no more are made. `None` means unlimited.
+    pub snapshots_bytes: Option<u64>,
     /// How long an orphan on the engine is kept, by the daemon's own age and by the wall clock.
     pub orphan_grace: Duration,
     /// Maximum size of a request body in bytes.

@@ -18,7 +18,7 @@ pub const RECORDED_COMMAND_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// a command.
 pub const MAX_UNWRITTEN_COMMANDS: usize = 4096;
 
-/// Pages of an agent's list of commands that are recorded at once: enough for all commands that an agent remembers.
+/// Pages of an agent's list of commands that are recorded at once: enough for all commands that an agent keeps.
 pub const MAX_COMMAND_PAGES: usize = 80;
 
 /// Time to record the commands of one sandbox from its agent's list.

@@ -27,6 +27,16 @@ impl Store {
         self.database.set_identity(identity).await
     }
 
+    /// Id of the remote store that has the snapshots. `None` is the directory in the state dir.
+    pub async fn snapshot_store(&self) -> Result<Option<String>, Error> {
+        self.database.snapshot_store().await
+    }
+
+    /// Writes the id of the store that has the snapshots.
+    pub async fn set_snapshot_store(&self, store: Option<&str>) -> Result<(), Error> {
+        self.database.set_snapshot_store(store).await
+    }
+
     /// The orphans on the engine, as of the last [`Store::set_orphans`].
     pub async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
         self.database.orphans().await

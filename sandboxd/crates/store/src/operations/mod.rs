@@ -5,3 +5,4 @@ mod daemon;
 mod links;
 mod mcp_servers;
 mod sandboxes;
+mod snapshots;

@@ -40,6 +40,12 @@ impl Store {
         self.database.put_sandbox(record).await
     }
 
+    /// Notes that these sandboxes are no longer [tentative](SandboxRecord::is_tentative), all of them or none. Nothing else
+    /// changes that. Skips sandboxes that do not exist.
+    pub async fn confirm(&self, ids: &[SandboxId]) -> Result<(), Error> {
+        self.database.confirm_sandboxes(ids).await
+    }
+
     /// Removes a sandbox and its history. Idempotent: succeeds if the sandbox does not exist.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Error> {
         self.database.remove_sandbox(id).await

@@ -99,6 +99,7 @@ impl EndRow {
             killed_by: killed_by_of(self.swept),
             output_file: None,
             exceeded: None,
+            denials: None,
         })
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod mcp_servers;
 #[cfg(test)]
 mod published;
 pub(crate) mod sandboxes;
+pub(crate) mod snapshots;
 pub(crate) mod sql;
 
 use serde::Serialize;

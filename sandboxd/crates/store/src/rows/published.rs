@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sandbox_api::port::LinkStyle;
 use sandboxd_model::preview::{LinkEnd, style_name};
-use sandboxd_model::{NetworkMode, OrphanKind, Runtime, Stage, Transport};
+use sandboxd_model::{NetworkMode, OrphanKind, Runtime, SnapshotState, Stage, Transport};
 
 use super::commands;
 
@@ -21,6 +21,7 @@ fn names() -> BTreeSet<String> {
     add("sandboxes.transport", &Transport::ALL.map(Transport::as_str));
     add("sandboxes.runtime", &Runtime::ALL.map(Runtime::as_str));
     add("sandboxes.network", &NetworkMode::ALL.map(NetworkMode::as_str));
+    add("snapshots.state", &SnapshotState::ALL.map(SnapshotState::as_str));
     add("links.style", &[LinkStyle::Host, LinkStyle::Port].map(style_name));
     add("links.ended", &LinkEnd::ALL.map(LinkEnd::as_str));
     add("orphans.kind", &OrphanKind::ALL.map(OrphanKind::as_str));

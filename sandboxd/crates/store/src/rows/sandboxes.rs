@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sandboxd_model::{NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot};
+use sandboxd_model::{
+    Checkpoints, NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot,
+};
 
 use super::{BadColumn, from_json, number, optional_number, row, saturated, to_json};
 
@@ -23,12 +25,15 @@ row! {
         env: String,
         secret_env: String,
         metadata: String,
+        checkpoints: Option<String>,
         disk: Option<String>,
         stage: String,
         created_at_ms: i64,
         last_active_ms: i64,
         parked_at_age_ms: Option<i64>,
         disk_bytes: Option<i64>,
+        checkpoint_pending: i64,
+        is_tentative: i64,
     }
 }
 
@@ -50,12 +55,15 @@ impl From<&SandboxRecord> for SandboxRow {
             env: to_json(&spec.env),
             secret_env: to_json(&spec.secret_env),
             metadata: to_json(&spec.metadata),
+            checkpoints: spec.checkpoints.map(|checkpoints| to_json(&checkpoints.to_wire())),
             disk: record.disk.as_ref().map(ToString::to_string),
             stage: record.stage.as_str().to_owned(),
             created_at_ms: record.created_at_ms,
             last_active_ms: record.last_active_ms,
             parked_at_age_ms: record.parked_at_age_ms.map(saturated),
             disk_bytes: record.disk_bytes.map(saturated),
+            checkpoint_pending: record.checkpoint_pending.into(),
+            is_tentative: record.is_tentative.into(),
         }
     }
 }
@@ -73,6 +81,7 @@ impl SandboxRow {
             env: from_json("env", &self.env)?,
             secret_env: from_json("secret_env", &self.secret_env)?,
             metadata: from_json("metadata", &self.metadata)?,
+            checkpoints: self.checkpoints.as_deref().map(checkpoints).transpose()?.flatten(),
         };
         Ok(SandboxRecord {
             id: self.id.parse().map_err(|_| BadColumn("id"))?,
@@ -85,8 +94,14 @@ impl SandboxRow {
             last_active_ms: self.last_active_ms,
             parked_at_age_ms: optional_number("parked_at_age_ms", self.parked_at_age_ms)?,
             disk_bytes: optional_number("disk_bytes", self.disk_bytes)?,
+            checkpoint_pending: self.checkpoint_pending != 0,
+            is_tentative: self.is_tentative != 0,
         })
     }
+}
+
+fn checkpoints(json: &str) -> Result<Option<Checkpoints>, BadColumn> {
+    Checkpoints::new(&from_json("checkpoints", json)?).map_err(|_| BadColumn("checkpoints"))
 }
 
 fn network_policy(mode: &str, allow: &str) -> Result<NetworkPolicy, BadColumn> {

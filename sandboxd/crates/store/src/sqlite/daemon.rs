@@ -56,6 +56,19 @@ impl DaemonTable for Database {
         update.await.map(drop)
     }
 
+    async fn snapshot_store(&self) -> Result<Option<String>, Error> {
+        let select = sqlx::query_scalar("SELECT snapshot_store FROM daemon");
+        self.read(|conn| Box::pin(select.fetch_one(conn))).await
+    }
+
+    async fn set_snapshot_store(&self, store: Option<&str>) -> Result<(), Error> {
+        let store = store.map(str::to_owned);
+        let update = self.write(&store, |conn, store| {
+            Box::pin(sqlx::query("UPDATE daemon SET snapshot_store = $1").bind(store.clone()).execute(conn))
+        });
+        update.await.map(drop)
+    }
+
     async fn orphans(&self) -> Result<Vec<Orphan>, Error> {
         let select = sqlx::query(SELECT_ORPHANS.as_str());
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;

@@ -1,10 +1,12 @@
-//! SQLite: one file in the state dir.
+//! SQLite: one file in the state dir, and another for the index of the chunks.
 //!
 //! The statements are in one module per table. The other modules are about durability. They have the connections with
 //! their time limits, the schema with the check for damage, and the reserved space for a full disk.
 
 mod ballast;
+mod chunks;
 mod commands;
+mod connections;
 mod daemon;
 mod database;
 mod error;
@@ -12,5 +14,7 @@ mod links;
 mod mcp_servers;
 mod sandboxes;
 mod schema;
+mod snapshots;
 
+pub use chunks::{CHUNK_FILE, ChunkIndex};
 pub use database::{Database, FILE};

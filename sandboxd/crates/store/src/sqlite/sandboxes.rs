@@ -21,12 +21,15 @@ static SELECT: LazyLock<String> = LazyLock::new(|| {
 
 static INSERT: LazyLock<String> = LazyLock::new(|| sql::insert("sandboxes", SandboxRow::COLUMNS));
 
-/// Like [`INSERT`], but updates the row that has the same id. (`INSERT OR REPLACE` would delete that row, and
-/// its history with it.)
+/// Like [`INSERT`], but updates the row that has the same id, except what only [`CONFIRM`] changes. (`INSERT OR REPLACE`
+/// would delete that row, and its history with it.)
 static PUT: LazyLock<String> = LazyLock::new(|| {
-    let replacements = sql::replacements(SandboxRow::COLUMNS);
-    format!("{} ON CONFLICT (id) DO UPDATE SET {replacements}", *INSERT)
+    let columns: Vec<&str> =
+        SandboxRow::COLUMNS.iter().copied().filter(|column| *column != "is_tentative").collect();
+    format!("{} ON CONFLICT (id) DO UPDATE SET {}", *INSERT, sql::replacements(&columns))
 });
+
+const CONFIRM: &str = "UPDATE sandboxes SET is_tentative = 0 WHERE id = $1";
 
 #[async_trait]
 impl SandboxTable for Database {
@@ -60,6 +63,18 @@ impl SandboxTable for Database {
             Box::pin(update.bind(stage.as_str()).bind(id.as_str()).bind(unless.as_str()).execute(conn))
         });
         Ok(update.await?.rows_affected() > 0)
+    }
+
+    async fn confirm_sandboxes(&self, ids: &[SandboxId]) -> Result<(), Error> {
+        let confirm = self.write_from_reserve(ids, |conn, ids| {
+            Box::pin(async move {
+                for id in ids {
+                    sqlx::query(CONFIRM).bind(id.as_str()).execute(&mut *conn).await?;
+                }
+                Ok(())
+            })
+        });
+        confirm.await
     }
 
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), Error> {

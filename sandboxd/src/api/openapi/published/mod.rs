@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use self::constraints::Changes;
 use crate::api::router;
 
-/// Fields with text for people, which may change freely.
+/// Fields with human-readable text, which may change freely.
 const TEXTS: [&str; 5] = ["description", "summary", "title", "example", "examples"];
 
 /// Command that publishes the current document, if it only grew.

@@ -19,6 +19,11 @@ pub(crate) async fn identity_and_orphans_are_read_back<D: TestDatabase>() {
     store.set_identity(&identity).await.unwrap();
     store.set_age_ms(1).await.unwrap();
     assert_eq!(store.identity().await.unwrap(), identity);
+    assert_eq!(store.snapshot_store().await.unwrap(), None);
+    for id in [Some("0a1b"), None] {
+        store.set_snapshot_store(id).await.unwrap();
+        assert_eq!(store.snapshot_store().await.unwrap().as_deref(), id);
+    }
 
     let orphan = |kind, name: &str| Orphan { kind, name: name.into(), seen_at_age_ms: 5, seen_at_ms: -5 };
     let orphans = [orphan(OrphanKind::Disk, "a"), orphan(OrphanKind::Workspace, "a")];

@@ -9,6 +9,7 @@ pub(crate) mod mcp_servers;
 pub(crate) mod outages;
 pub(crate) mod records;
 pub(crate) mod sandboxes;
+pub(crate) mod snapshots;
 pub(crate) mod speed;
 
 use sandboxd_store::Store;
@@ -41,6 +42,7 @@ macro_rules! contract {
             ids_session_keys_and_slots_are_unique,
             putting_a_sandbox_keeps_its_history_and_removing_it_does_not,
             a_put_replaces_only_the_sandbox_itself,
+            tentative_sandboxes_are_confirmed_together_and_by_nothing_else,
             every_field_is_read_back,
         }
         contract! { #[tokio::test] $database, history:
@@ -57,6 +59,14 @@ macro_rules! contract {
         }
         contract! { #[tokio::test] $database, mcp_servers:
             a_server_is_written_replaced_and_deleted,
+        }
+        contract! { #[tokio::test] $database, snapshots:
+            a_snapshot_is_added_read_back_and_deleted,
+            snapshots_of_a_sandbox_are_listed_newest_first_in_pages,
+            all_snapshots_are_listed_newest_first_in_pages,
+            expired_snapshots_are_found,
+            only_surplus_checkpoints_are_found,
+            a_restore_is_remembered_until_it_ends,
         }
         contract! { #[tokio::test] $database, daemon:
             identity_and_orphans_are_read_back,

@@ -46,7 +46,7 @@ pub(crate) async fn history_waits_for_a_locked_database_and_readers_do_not<D: Te
     assert_eq!(store.history().dropped(), 0);
 }
 
-/// If it were reported as unavailable, the history would retry for ever.
+/// If it were reported as unavailable, the history would retry forever.
 pub(crate) async fn a_closed_store_is_not_unavailable<D: TestDatabase>() {
     let (_database, store) = new_store::<D>().await;
     store.maintain().await;

@@ -23,6 +23,8 @@ pub(crate) fn sandbox(number: u32) -> SandboxRecord {
         last_active_ms: 1_700_000_000_000,
         parked_at_age_ms: None,
         disk_bytes: None,
+        checkpoint_pending: false,
+        is_tentative: false,
     }
 }
 
@@ -61,5 +63,6 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         killed_by: None,
         output_file: None,
         exceeded: None,
+        denials: None,
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use proptest::option;
 use proptest::prelude::*;
+use sandbox_api::sandbox as wire;
 use sandboxd_model::{
-    Disk, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec, SessionKey, Stage,
-    Transport, UidSlot,
+    Checkpoints, Disk, Lower, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec,
+    SessionKey, Stage, Transport, UidSlot,
 };
 use sandboxd_store::ErrorKind;
 
@@ -29,6 +30,7 @@ pub(crate) async fn a_sandbox_is_inserted_changed_and_removed<D: TestDatabase>()
     one.stage = Stage::Parked;
     one.parked_at_age_ms = Some(77);
     one.disk_bytes = Some(1 << 40);
+    one.checkpoint_pending = true;
     store.put(&one).await.unwrap();
     assert_eq!(store.sandboxes().await.unwrap(), [one.clone()]);
 
@@ -43,6 +45,26 @@ pub(crate) async fn a_sandbox_is_inserted_changed_and_removed<D: TestDatabase>()
     assert_eq!(store.sandboxes().await.unwrap(), []);
     let gone = store.set_stage(&one.id, Stage::Running).await.unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::Absent, "{gone:?}");
+}
+
+pub(crate) async fn tentative_sandboxes_are_confirmed_together_and_by_nothing_else<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    let mut records = [sandbox(1), sandbox(2), sandbox(3)];
+    for record in &mut records {
+        record.is_tentative = true;
+        store.begin(record).await.unwrap();
+    }
+    let tentative = async || {
+        let found = store.sandboxes().await.unwrap();
+        found.into_iter().map(|record| record.is_tentative).collect::<Vec<_>>()
+    };
+    let changed = SandboxRecord { is_tentative: false, stage: Stage::Parked, ..records[0].clone() };
+    store.put(&changed).await.unwrap();
+    assert_eq!(store.sandboxes().await.unwrap()[0].stage, Stage::Parked);
+    assert_eq!(tentative().await, [true, true, true]);
+    store.confirm(&[records[0].id.clone(), records[2].id.clone(), sandbox_id(9)]).await.unwrap();
+    store.put(&records[0]).await.unwrap();
+    assert_eq!(tentative().await, [false, true, false]);
 }
 
 pub(crate) async fn ids_session_keys_and_slots_are_unique<D: TestDatabase>() {
@@ -110,7 +132,8 @@ pub(crate) async fn every_field_is_read_back<D: TestDatabase>() {
 }
 
 fn record() -> impl Strategy<Value = SandboxRecord> {
-    let states = (stage(), option::of(disk()), any::<bool>(), 0..u32::from(UidSlot::COUNT));
+    let slot = 0..u32::from(UidSlot::COUNT);
+    let states = (stage(), option::of(disk()), any::<bool>(), slot, any::<bool>(), any::<bool>());
     let times = (any::<i64>(), any::<i64>(), option::of(count()), option::of(count()));
     ("sbx_[0-9A-Za-z]{16,64}", spec(), states, times).prop_map(|(id, spec, states, times)| SandboxRecord {
         id: id.parse().unwrap(),
@@ -123,6 +146,8 @@ fn record() -> impl Strategy<Value = SandboxRecord> {
         last_active_ms: times.1,
         parked_at_age_ms: times.2,
         disk_bytes: times.3,
+        checkpoint_pending: states.4,
+        is_tentative: states.5,
     })
 }
 
@@ -142,10 +167,11 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
         resources(),
         network,
         ports,
-        map(),
-        map(),
+        (map(), map()),
+        checkpoints(),
     )
-        .prop_map(|(session_key, runtime, image, ttl, resources, network, ports, env, metadata)| {
+        .prop_map(|(session_key, runtime, image, ttl, resources, network, ports, maps, checkpoints)| {
+            let (env, metadata) = maps;
             SandboxSpec {
                 session_key,
                 runtime,
@@ -157,8 +183,16 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                 secret_env: env.keys().cloned().collect(),
                 env,
                 metadata,
+                checkpoints,
             }
         })
+}
+
+fn checkpoints() -> impl Strategy<Value = Option<Checkpoints>> {
+    let every_ms = option::of(10_000_u64..=86_400_000);
+    (any::<bool>(), every_ms, option::of(1_u32..=1000)).prop_map(|(after_command, every_ms, keep)| {
+        Checkpoints::new(&wire::Checkpoints { after_command: Some(after_command), every_ms, keep }).unwrap()
+    })
 }
 
 fn resources() -> impl Strategy<Value = Resources> {
@@ -173,8 +207,15 @@ fn map() -> impl Strategy<Value = BTreeMap<String, String>> {
 }
 
 fn disk() -> impl Strategy<Value = Disk> {
-    ("[0-9A-Za-z_]{1,64}", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-        .prop_map(|(name, uuid)| Disk::new(&name, &uuid).unwrap())
+    let uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+    let lower = prop::option::of(("[0-9a-f]{64}", "[a-z][a-z:.-]{0,40}"));
+    ("[0-9A-Za-z_]{1,64}", uuid, lower).prop_map(|(name, uuid, lower)| {
+        let disk = Disk::new(&name, &uuid).unwrap();
+        match lower {
+            Some((base, driver)) => disk.over(Lower::new(&base, &driver).unwrap()),
+            None => disk,
+        }
+    })
 }
 
 fn stage() -> impl Strategy<Value = Stage> {

@@ -1,5 +1,6 @@
 //! SQLite keeps the contract, and works on files and disks that fail.
 
+mod chunks;
 mod fault_injection;
 mod faults;
 mod files;

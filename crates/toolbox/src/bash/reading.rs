@@ -1,0 +1,124 @@
+//! What a call has read of a command: the end or the beginning of its output, and how it ended.
+
+use std::borrow::Cow;
+
+use output_text::{Excerpt, Keep};
+use sandbox_api::command::{EndReason, Output, PipelineStage, Record, StageRecord};
+use sandbox_api::{CommandId, SandboxId};
+
+use crate::progress::LastLine;
+
+/// Maximum number of characters of standard output, and of standard error. A result has its output twice, as text and
+/// as JSON: about 20,000 tokens together, and less than 700 KiB even if every character is escaped.
+pub(crate) const MAX_STDOUT_CHARS: usize = 20_000;
+pub(crate) const MAX_STDERR_CHARS: usize = 10_000;
+
+/// How a command ended.
+pub(super) struct Ended {
+    pub(super) exit_code: i32,
+    pub(super) reason: EndReason,
+    pub(super) signal: Option<String>,
+    pub(super) duration_ms: u64,
+    pub(super) output_path: Option<String>,
+    pub(super) output_complete: Option<bool>,
+    /// Whether the sandbox may have been denied a connection since the command started.
+    pub(super) may_be_denied: bool,
+}
+
+/// What was read of a command.
+pub(super) struct Reading {
+    pub(super) sandbox: SandboxId,
+    pub(super) command: CommandId,
+    /// Sequence number of the last record before the call.
+    pub(super) start: u64,
+    /// Sequence number of the last record.
+    pub(super) position: u64,
+    pub(super) stdout: Excerpt,
+    pub(super) stderr: Excerpt,
+    pub(super) stages: Vec<PipelineStage>,
+    pub(super) last_line: LastLine,
+    /// Whether the daemon no longer had a part of the output.
+    pub(super) is_incomplete: bool,
+}
+
+impl Reading {
+    pub(super) fn new(sandbox: &SandboxId, command: CommandId, position: u64) -> Self {
+        Self {
+            sandbox: sandbox.clone(),
+            command,
+            start: position,
+            position,
+            stdout: Excerpt::new(Keep::Both, MAX_STDOUT_CHARS),
+            stderr: Excerpt::new(Keep::Both, MAX_STDERR_CHARS),
+            stages: Vec::new(),
+            last_line: LastLine::default(),
+            is_incomplete: false,
+        }
+    }
+
+    /// Adds a record. Returns the end of the command.
+    pub(super) fn add(&mut self, record: Record) -> Option<Ended> {
+        match record {
+            Record::Stdout(output) => {
+                self.position = output.seq;
+                add(&mut self.stdout, &mut self.last_line, &output);
+            }
+            Record::Stderr(output) => {
+                self.position = output.seq;
+                add(&mut self.stderr, &mut self.last_line, &output);
+            }
+            Record::Trace(output) => self.position = output.seq,
+            Record::Stage(StageRecord { seq, stage }) => {
+                self.position = seq;
+                self.stages.push(stage);
+            }
+            Record::Gap { dropped_bytes, next_seq } => {
+                self.position = next_seq.saturating_sub(1);
+                self.is_incomplete = true;
+                self.stdout.note_lost(dropped_bytes);
+            }
+            Record::Exit {
+                exit_code,
+                signal,
+                reason,
+                duration_ms,
+                output_path,
+                output_complete,
+                denials,
+                ..
+            } => {
+                let may_be_denied = denials != Some(0);
+                return Some(Ended {
+                    exit_code,
+                    reason,
+                    signal,
+                    duration_ms,
+                    output_path,
+                    output_complete,
+                    may_be_denied,
+                });
+            }
+            Record::Start { .. } | Record::Heartbeat => {}
+        }
+        None
+    }
+}
+
+fn add(excerpt: &mut Excerpt, last_line: &mut LastLine, output: &Output) {
+    excerpt.push(&bytes_of(output));
+    last_line.push(&output.data);
+}
+
+/// The bytes that a command has written. The text has replacement characters for bytes that are not UTF-8, which the
+/// model would get anyway. But the end of a record may be within a character.
+pub(crate) fn bytes_of(output: &Output) -> Cow<'_, [u8]> {
+    match output.data_base64.as_deref().map(decode) {
+        Some(Some(bytes)) => bytes.into(),
+        _ => output.data.as_bytes().into(),
+    }
+}
+
+fn decode(base64: &str) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    base64::prelude::BASE64_STANDARD.decode(base64).ok()
+}

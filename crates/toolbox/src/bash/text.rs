@@ -1,0 +1,91 @@
+//! The result of a command as text.
+
+use sandbox_api::command::EndReason;
+
+use crate::{output, stages};
+
+/// The result for a model that reads text: the output, and how the command ended if that is not obvious.
+pub(super) fn text_of(result: &output::CommandResult) -> String {
+    let mut text = result.stdout.clone();
+    if !result.stderr.is_empty() {
+        end_line(&mut text);
+        if !text.is_empty() {
+            text.push_str("[stderr]\n");
+        }
+        text.push_str(&result.stderr);
+    }
+    let command = &result.command_id;
+    let ending = match (result.exit_code, result.reason) {
+        (None, _) => Some(format!("[{command} is still running: call bash_output for more]")),
+        (Some(0), Some(EndReason::Exited)) if !text.is_empty() => None,
+        (Some(code), Some(EndReason::Timeout)) => Some(format!("[time limit exceeded, exit code {code}]")),
+        (Some(code), Some(EndReason::Oom)) => {
+            Some(format!("[the sandbox ran out of memory, exit code {code}]"))
+        }
+        (Some(_), Some(EndReason::Lost)) => {
+            Some("[the command was lost: its sandbox was stopped]".to_owned())
+        }
+        (Some(code), _) => match &result.signal {
+            Some(signal) => Some(format!("[ended by {signal}, exit code {code}]")),
+            None => Some(format!("[exit code {code}]")),
+        },
+    };
+    let denied = result.denied_hosts.iter();
+    let denied = denied.map(|it| format!("[{} on port {} was denied: {}]", it.host, it.port, it.message));
+    let stages = result.stages.iter().map(stages::text);
+    for line in stages.chain(ending).chain(denied) {
+        end_line(&mut text);
+        text.push_str(&line);
+    }
+    text
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(exit_code: Option<i32>, reason: Option<EndReason>, stdout: &str, stderr: &str) -> String {
+        text_of(&output::CommandResult {
+            command_id: "cmd_0123456789abcdef".parse().unwrap(),
+            running: exit_code.is_none(),
+            exit_code,
+            reason,
+            signal: None,
+            duration_ms: None,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            stages: Vec::new(),
+            truncated: false,
+            output_path: None,
+            output_complete: None,
+            denied_hosts: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_success_is_its_output() {
+        let exited = Some(EndReason::Exited);
+        assert_eq!(result(Some(0), exited, "a\n", ""), "a\n");
+        assert_eq!(result(Some(0), exited, "", ""), "[exit code 0]");
+        assert_eq!(result(Some(1), exited, "a", "b"), "a\n[stderr]\nb\n[exit code 1]");
+        assert_eq!(result(Some(2), exited, "", "b\n"), "b\n[exit code 2]");
+    }
+
+    #[test]
+    fn a_running_command_names_its_id() {
+        let text = result(None, None, "so far", "");
+        assert_eq!(text, "so far\n[cmd_0123456789abcdef is still running: call bash_output for more]");
+    }
+
+    #[test]
+    fn an_end_by_the_daemon_is_explained() {
+        assert!(result(Some(124), Some(EndReason::Timeout), "", "").contains("time limit"));
+        assert!(result(Some(137), Some(EndReason::Oom), "", "").contains("out of memory"));
+    }
+}

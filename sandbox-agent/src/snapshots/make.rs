@@ -1,0 +1,283 @@
+//! Walks through the sandbox's files and makes their tree.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use agent_protocol::v1::SnapshotEnd;
+use bytes::Bytes;
+use prost::Message;
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, readlinkat, statat, syncfs};
+use rustix::io::Errno;
+use snapshot_format::tree::MODE_BITS;
+use snapshot_format::{Chunker, Content, Entry, Kind};
+
+use super::names::{self, Names};
+use super::pause::Pause;
+use super::sink::Sink;
+use super::stat_cache::{CacheReader, CacheWriter, FileTime};
+use super::tree_writer::TreeWriter;
+use super::unreadable::Opened;
+use super::{EXCLUDED, ROOTS, Stop, attributes, file};
+use crate::limits::{MAX_SNAPSHOT_DEPTH, MAX_SNAPSHOT_NAMES_BYTES};
+
+/// Maximum number of torn files that are named.
+const MAX_TORN: usize = 100;
+
+/// Memory for a file with several links besides its path, in bytes.
+const LINK_OVERHEAD: usize = 64;
+
+/// Where a snapshot is made from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The sandbox's volume.
+    pub(crate) volume: OwnedFd,
+    /// The cache of the parent snapshot.
+    pub(crate) known: Option<File>,
+    /// Where the cache of this snapshot is written.
+    pub(crate) cache: Option<File>,
+}
+
+/// Makes a snapshot of everything in the volume that belongs to one, and sends it.
+pub(crate) fn make(source: Source, pause: Option<&Pause>, sink: Sink) -> Result<(), Stop> {
+    let began = FileTime::now();
+    syncfs(&source.volume).map_err(io::Error::from)?;
+    let known = source.known.and_then(|known| CacheReader::open(known).ok());
+    let mut walk = Walk {
+        has_cache: known.is_some(),
+        known,
+        cache: CacheWriter::new(source.cache, began),
+        sink,
+        chunker: Chunker::default(),
+        links: HashMap::new(),
+        held: 0,
+        end: SnapshotEnd::default(),
+    };
+    let root = walk.roots(source.volume.as_fd())?;
+    // An incomplete cache ends early, and the files after it are read again.
+    walk.cache.finish();
+    walk.end.root = root.encode_to_vec().into();
+    walk.end.paused = pause.is_some_and(Pause::holds);
+    walk.sink.end(walk.end)
+}
+
+struct Walk {
+    known: Option<CacheReader<File>>,
+    has_cache: bool,
+    cache: CacheWriter<File>,
+    sink: Sink,
+    chunker: Chunker,
+    /// The first path of each file with several links, by its device and inode. An overlay has the inodes of several
+    /// file systems.
+    links: HashMap<(u64, u64), Bytes>,
+    /// Memory for names and directories that are not sent yet, in bytes.
+    held: usize,
+    end: SnapshotEnd,
+}
+
+impl Walk {
+    /// The root directory, which has only the directories that belong to a snapshot.
+    fn roots(&mut self, volume: BorrowedFd<'_>) -> Result<Content, Stop> {
+        let mut tree = TreeWriter::default();
+        for name in ROOTS.map(str::as_bytes) {
+            let Some(stat) = stat_of(volume, name)? else { continue };
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                return Err(Stop::rejected(name, "must be a directory"));
+            }
+            if let Some(entry) = self.entry(volume, name, name, &stat, 1, self.has_cache)? {
+                tree.push(&entry, &mut self.sink)?;
+            }
+        }
+        let known = self.known.as_mut().and_then(CacheReader::leave);
+        let root = tree.finish(known.as_ref(), &mut self.sink)?;
+        self.cache.leave(&root);
+        Ok(root)
+    }
+
+    /// The entries of a directory. `is_known` says whether the cache stands at its beginning.
+    fn directory(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        depth: usize,
+        is_known: bool,
+    ) -> Result<Content, Stop> {
+        if depth > MAX_SNAPSHOT_DEPTH {
+            return Err(Stop::rejected(
+                path,
+                format!("a directory is deeper than {MAX_SNAPSHOT_DEPTH} levels"),
+            ));
+        }
+        let is_excluded = EXCLUDED.contains(&path);
+        let names = if is_excluded { Names::default() } else { self.names(dir, path)? };
+        let mut tree = TreeWriter::default();
+        let mut child = [path, b"/"].concat();
+        for name in names.iter() {
+            child.truncate(path.len() + 1);
+            child.extend_from_slice(name);
+            self.sink.keep_alive()?;
+            let Some(stat) = stat_of(dir, name)? else { continue };
+            self.held += tree.held();
+            let entry = self.entry(dir, name, &child, &stat, depth + 1, is_known)?;
+            self.held -= tree.held();
+            if let Some(entry) = entry {
+                tree.push(&entry, &mut self.sink)?;
+            }
+        }
+        let known = self.known.as_mut().filter(|_| is_known).and_then(CacheReader::leave);
+        self.held -= names.held();
+        tree.finish(known.as_ref(), &mut self.sink)
+    }
+
+    fn names(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<Names, Stop> {
+        let names = Names::read(dir, MAX_SNAPSHOT_NAMES_BYTES.saturating_sub(self.held));
+        let names = names.map_err(|failed| match failed {
+            names::Failed::TooMany => Stop::rejected(path, "has too many entries for one directory"),
+            names::Failed::Io(error) => Stop::failed(path, &error),
+        })?;
+        self.held += names.held();
+        Ok(names)
+    }
+
+    /// One entry with everything beneath it, or `None` if it is gone.
+    fn entry(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        stat: &Stat,
+        depth: usize,
+        is_known: bool,
+    ) -> Result<Option<Entry>, Stop> {
+        let plain = |kind| Some(entry_of(name, kind, stat));
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.file(dir, name, path, stat, is_known),
+            FileType::Directory => self.subdirectory(dir, name, path, stat, depth, is_known),
+            FileType::Symlink => link(dir, name, path, stat),
+            FileType::Fifo => Ok(plain(Kind::Fifo)),
+            FileType::Socket => Ok(plain(Kind::Socket)),
+            _ => Err(Stop::rejected(path, "is a device, which a snapshot cannot have")),
+        }
+    }
+
+    fn subdirectory(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        stat: &Stat,
+        depth: usize,
+        is_known: bool,
+    ) -> Result<Option<Entry>, Stop> {
+        let failed = |error: io::Error| Stop::failed(path, &error);
+        let dir = match Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, stat) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let record = self.known.as_mut().filter(|_| is_known).and_then(|known| known.find(name));
+        let is_known = record.is_some_and(|record| record.begins_directory());
+        self.cache.enter(name);
+        let content = self.directory(dir.as_fd(), path, depth, is_known);
+        let content = content?;
+        self.cache.leave(&content);
+        self.end.directories += 1;
+        let attributes = attributes::of(&dir).map_err(failed)?;
+        let entry = entry_of(name, Kind::Directory, stat);
+        Ok(Some(Entry { content: Some(content), attributes, ..entry }))
+    }
+
+    fn file(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        stat: &Stat,
+        is_known: bool,
+    ) -> Result<Option<Entry>, Stop> {
+        if let Some(target) = self.earlier_link(path, stat)? {
+            // Mode and times are those of the file.
+            let name = Bytes::copy_from_slice(name);
+            return Ok(Some(Entry { name, kind: Kind::HardLink.into(), target, ..Entry::default() }));
+        }
+        let unchanged = self.known.as_mut().filter(|_| is_known).and_then(|known| {
+            let record = known.find(name)?;
+            known.unchanged(record, stat)
+        });
+        let (entry, stat) = match unchanged {
+            Some(entry) => (entry, *stat),
+            None => match file::read(dir, name, stat, &mut self.chunker, &mut self.sink)? {
+                Some(read) => self.entry_of_read(name, path, read),
+                None => {
+                    self.links.remove(&(stat.st_dev, stat.st_ino));
+                    return Ok(None);
+                }
+            },
+        };
+        self.cache.file(&entry, &stat);
+        self.end.files += 1;
+        self.end.bytes += entry.content.as_ref().map_or(0, |content| content.size);
+        Ok(Some(entry))
+    }
+
+    fn entry_of_read(&mut self, name: &[u8], path: &[u8], read: file::FileRead) -> (Entry, Stat) {
+        if read.is_torn {
+            self.end.torn_files += 1;
+            if self.end.torn.len() < MAX_TORN {
+                self.end.torn.push(Bytes::copy_from_slice(path));
+            }
+        }
+        let entry = entry_of(name, Kind::File, &read.stat);
+        (Entry { content: Some(read.content), attributes: read.attributes, ..entry }, read.stat)
+    }
+
+    /// The first path of a file with several links, unless this is the first.
+    fn earlier_link(&mut self, path: &[u8], stat: &Stat) -> Result<Option<Bytes>, Stop> {
+        if stat.st_nlink < 2 {
+            return Ok(None);
+        }
+        if let Some(first) = self.links.get(&(stat.st_dev, stat.st_ino)) {
+            return Ok(Some(first.clone()));
+        }
+        self.held += path.len() + LINK_OVERHEAD;
+        if self.held > MAX_SNAPSHOT_NAMES_BYTES {
+            return Err(Stop::rejected(path, "is one of too many files with several links"));
+        }
+        self.links.insert((stat.st_dev, stat.st_ino), Bytes::copy_from_slice(path));
+        Ok(None)
+    }
+}
+
+fn link(dir: BorrowedFd<'_>, name: &[u8], path: &[u8], stat: &Stat) -> Result<Option<Entry>, Stop> {
+    match readlinkat(dir, name, Vec::new()) {
+        Ok(target) => {
+            let target = Bytes::from(target.into_bytes());
+            Ok(Some(Entry { target, mode: 0, ..entry_of(name, Kind::SymbolicLink, stat) }))
+        }
+        // Gone, or no link any more.
+        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(error) => Err(Stop::failed(path, &error.into())),
+    }
+}
+
+/// The metadata of `name`, or `None` if it is gone.
+fn stat_of(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Stat>, Stop> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(Stop::failed(name, &error.into())),
+    }
+}
+
+#[expect(clippy::useless_conversion, reason = "the types differ between architectures")]
+fn entry_of(name: &[u8], kind: Kind, stat: &Stat) -> Entry {
+    Entry {
+        name: Bytes::copy_from_slice(name),
+        kind: kind.into(),
+        mode: stat.st_mode & MODE_BITS,
+        modified_s: stat.st_mtime.into(),
+        modified_ns: stat.st_mtime_nsec.try_into().unwrap_or(0),
+        ..Entry::default()
+    }
+}

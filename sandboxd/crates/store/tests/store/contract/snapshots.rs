@@ -1,0 +1,151 @@
+//! Snapshots.
+
+use sandbox_api::SnapshotId;
+use sandboxd_model::{RestoreRecord, SnapshotRecord, SnapshotState};
+use sandboxd_store::ErrorKind;
+
+use super::records::{sandbox, sandbox_id};
+use super::{TestDatabase, new_store};
+
+pub(crate) async fn a_snapshot_is_added_read_back_and_deleted<D: TestDatabase>() {
+    let (database, store) = new_store::<D>().await;
+    store.begin(&sandbox(1)).await.unwrap();
+    let (mut one, mut two) = (snapshot(1, 1), snapshot(2, 1));
+    one.state = SnapshotState::PendingUpload;
+    two.session_key = Some("chat:1".parse().unwrap());
+    (two.name, two.expires_at_ms, two.parent) = (Some("named".into()), Some(i64::MAX), Some(one.id.clone()));
+    (two.automatic, two.command) = (true, Some("cmd_0123456789abcdef".parse().unwrap()));
+    store.add_snapshot(&one).await.unwrap();
+    store.add_snapshot(&two).await.unwrap();
+    store.add_snapshot(&one).await.unwrap_err();
+    // A snapshot outlives its sandbox.
+    store.remove(&sandbox_id(1)).await.unwrap();
+    store.close().await;
+    let store = database.open().await;
+    assert_eq!(store.all_snapshots().await.unwrap(), [two.clone(), one.clone()]);
+    assert_eq!(store.snapshot(&two.id).await.unwrap(), Some(two.clone()));
+
+    store.set_snapshot_state(&one.id, SnapshotState::Complete).await.unwrap();
+    one.state = SnapshotState::Complete;
+    assert_eq!(store.snapshot(&one.id).await.unwrap(), Some(one.clone()));
+    store.forget_snapshot(&one.id).await.unwrap();
+    store.forget_snapshot(&one.id).await.unwrap();
+    assert_eq!(store.snapshot(&one.id).await.unwrap(), None);
+    let error = store.set_snapshot_state(&one.id, SnapshotState::Complete).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Absent);
+    assert_eq!(store.all_snapshots().await.unwrap(), [two]);
+}
+
+pub(crate) async fn a_restore_is_remembered_until_it_ends<D: TestDatabase>() {
+    let (database, store) = new_store::<D>().await;
+    let of = |number: u32| RestoreRecord {
+        sandbox: sandbox_id(1),
+        snapshot: snapshot(number, 1).id,
+        checkpoint: snapshot(9, 1).id,
+    };
+    store.begin_restore(&of(1)).await.unwrap();
+    store.begin_restore(&of(2)).await.unwrap();
+    store.close().await;
+    let store = database.open().await;
+    assert_eq!(store.restores().await.unwrap(), [of(2)]);
+    store.end_restore(&sandbox_id(1)).await.unwrap();
+    store.end_restore(&sandbox_id(1)).await.unwrap();
+    assert_eq!(store.restores().await.unwrap(), []);
+}
+
+pub(crate) async fn snapshots_of_a_sandbox_are_listed_newest_first_in_pages<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    assert_eq!(store.latest_snapshot(&sandbox_id(1)).await.unwrap(), None);
+    for number in 0..7 {
+        let mut record = snapshot(number, 1);
+        // Some have the same time.
+        record.created_at_ms = i64::from(number / 3);
+        store.add_snapshot(&record).await.unwrap();
+        store.add_snapshot(&snapshot(100 + number, 2)).await.unwrap();
+    }
+    let latest = store.latest_snapshot(&sandbox_id(1)).await.unwrap().unwrap();
+    assert_eq!(latest.id, snapshot_id(6));
+    let mut listed = Vec::new();
+    let mut before = None;
+    loop {
+        let page = store.snapshots(&sandbox_id(1), before.as_ref(), 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(last.cursor());
+        // A page does not depend on the snapshot where the previous one ended.
+        store.forget_snapshot(&last.id).await.unwrap();
+        listed.extend(page.into_iter().map(|record| record.id));
+    }
+    assert_eq!(listed, [6, 5, 4, 3, 2, 1, 0].map(snapshot_id));
+}
+
+pub(crate) async fn all_snapshots_are_listed_newest_first_in_pages<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    assert_eq!(store.newest_snapshots(None, 2).await.unwrap(), []);
+    for number in 0..7 {
+        // Those of different sandboxes have the same time.
+        let created_at_ms = i64::from(number / 3);
+        let record = SnapshotRecord { created_at_ms, ..snapshot(number, number % 2) };
+        store.add_snapshot(&record).await.unwrap();
+    }
+    let mut listed = Vec::new();
+    let mut before = None;
+    loop {
+        let page = store.newest_snapshots(before.as_ref(), 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(last.cursor());
+        store.forget_snapshot(&last.id).await.unwrap();
+        listed.extend(page.into_iter().map(|record| record.id));
+    }
+    assert_eq!(listed, [6, 5, 4, 3, 2, 1, 0].map(snapshot_id));
+}
+
+pub(crate) async fn expired_snapshots_are_found<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    for (number, expires_at_ms) in [(1, Some(30)), (2, None), (3, Some(10)), (4, Some(20)), (5, Some(31))] {
+        store.add_snapshot(&SnapshotRecord { expires_at_ms, ..snapshot(number, 1) }).await.unwrap();
+    }
+    let found =
+        |records: Vec<SnapshotRecord>| records.into_iter().map(|record| record.id).collect::<Vec<_>>();
+    assert_eq!(found(store.expired_snapshots(30, 10).await.unwrap()), [3, 4, 1].map(snapshot_id));
+    assert_eq!(found(store.expired_snapshots(30, 2).await.unwrap()), [3, 4].map(snapshot_id));
+    assert_eq!(found(store.expired_snapshots(9, 2).await.unwrap()), []);
+}
+
+pub(crate) async fn only_surplus_checkpoints_are_found<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    for number in 0..6 {
+        let automatic = number != 2;
+        store.add_snapshot(&SnapshotRecord { automatic, ..snapshot(number, 1) }).await.unwrap();
+        store.add_snapshot(&SnapshotRecord { automatic, ..snapshot(100 + number, 2) }).await.unwrap();
+    }
+    let surplus = async |keep, limit| {
+        let found = store.surplus_checkpoints(&sandbox_id(1), keep, limit).await.unwrap();
+        found.into_iter().map(|record| record.id).collect::<Vec<_>>()
+    };
+    assert_eq!(surplus(2, 10).await, [3, 1, 0].map(snapshot_id));
+    assert_eq!(surplus(2, 1).await, [3].map(snapshot_id));
+    assert_eq!(surplus(5, 10).await, []);
+}
+
+fn snapshot_id(number: u32) -> SnapshotId {
+    format!("snap_{number:016}").parse().unwrap()
+}
+
+fn snapshot(number: u32, sandbox: u32) -> SnapshotRecord {
+    SnapshotRecord {
+        id: snapshot_id(number),
+        sandbox: sandbox_id(sandbox),
+        session_key: None,
+        name: None,
+        created_at_ms: 1_700_000_000_000 + i64::from(number),
+        expires_at_ms: None,
+        root: vec![0, 255, number as u8],
+        parent: None,
+        size_bytes: 1 << 40,
+        new_bytes: 12,
+        files: 3,
+        state: SnapshotState::Complete,
+        automatic: false,
+        command: None,
+    }
+}

@@ -1,0 +1,208 @@
+//! The seams of snapshots: what the requests need that reach them, and what must hold after the daemon's death there.
+
+use std::time::Instant;
+
+use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, WorkspaceSource};
+use sandbox_api::snapshot::{CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot};
+use sandbox_api::{ErrorCode, SandboxId, SnapshotId};
+use sandbox_client::{Client, Error};
+use tokio::time::sleep;
+
+use crate::seams::{SEAM, create};
+use crate::world::{POLL, SETTLED, World};
+use test_daemon::{outcome, script};
+
+/// What a case needs of snapshots.
+pub(crate) enum Needed {
+    Nothing,
+    /// A snapshot of the first sandbox, from which all of them differ.
+    Changed(SnapshotId),
+    /// A snapshot of each sandbox, to be deleted.
+    Each(Vec<SnapshotId>),
+    /// A snapshot that a collection must keep.
+    Kept(Kept),
+}
+
+/// A snapshot that shares a pack with deleted ones.
+pub(crate) struct Kept {
+    sandbox: SandboxId,
+    snapshot: SnapshotId,
+    /// Its files, as [`LIST`] prints them.
+    files: String,
+}
+
+const LIST: &str = "sha256sum *";
+
+async fn run(client: &Client, sandbox: &SandboxId, text: &str) -> Result<String, Error> {
+    Ok(outcome(client.run(sandbox, &script(text)).await?).await.text())
+}
+
+async fn make(client: &Client, sandbox: &SandboxId) -> Result<SnapshotId, Error> {
+    Ok(client.make_snapshot(sandbox, &MakeSnapshot::default()).await?.snapshot.snapshot_id)
+}
+
+async fn restore(client: &Client, sandbox: &SandboxId, snapshot: &SnapshotId) -> Result<(), Error> {
+    let body = RestoreSnapshot { snapshot_id: snapshot.clone(), force: Some(true) };
+    client.restore_snapshot(sandbox, &body).await.map(drop)
+}
+
+/// Makes what the request needs that reaches the seams of this act.
+pub(crate) async fn prepare(world: &World, act: &str, sandboxes: &[SandboxId]) -> Needed {
+    match act {
+        "restore" | "seed" => Needed::Changed(changed_since_snapshot(&world.client, sandboxes).await),
+        "discard" => {
+            let mut made = Vec::new();
+            for sandbox in sandboxes {
+                made.push(make(&world.client, sandbox).await.unwrap());
+            }
+            Needed::Each(made)
+        }
+        _ => Needed::Nothing,
+    }
+}
+
+/// Makes a snapshot of the first sandbox, and changes all of them.
+async fn changed_since_snapshot(client: &Client, sandboxes: &[SandboxId]) -> SnapshotId {
+    let fill = "mkdir -p d; for i in $(seq 500); do echo $i > d/$i; done; echo snapshot > state";
+    run(client, &sandboxes[0], fill).await.unwrap();
+    let made = make(client, &sandboxes[0]).await.unwrap();
+    for sandbox in sandboxes {
+        let change = "rm -rf d; mkdir d; echo changed > state; echo other > d/7; echo new > d/new";
+        run(client, sandbox, change).await.unwrap();
+    }
+    made
+}
+
+/// Sends the request that reaches the seams of this act.
+pub(crate) async fn reach(
+    client: &Client,
+    act: &str,
+    sandbox: &SandboxId,
+    number: usize,
+    needed: &Needed,
+) -> Result<(), Error> {
+    let session_key = format!("chat:seam-{}", number + 3);
+    match (act, needed) {
+        ("restore", Needed::Changed(snapshot)) => restore(client, sandbox, snapshot).await,
+        ("seed", Needed::Changed(snapshot)) => {
+            let workspace = Some(WorkspaceSource { snapshot_id: snapshot.clone() });
+            let request = CreateSandbox { session_key, workspace, ..CreateSandbox::default() };
+            client.create_or_reconnect(&request).await.map(drop)
+        }
+        ("discard", Needed::Each(snapshots)) => client.delete_snapshot(&snapshots[number]).await,
+        ("fork", _) => client.fork(sandbox, &ForkSandbox { session_keys: vec![session_key] }).await.map(drop),
+        _ => make(client, sandbox).await.map(drop),
+    }
+}
+
+/// Checks the snapshots after the death at a seam.
+pub(crate) async fn check(world: &mut World, case: &str, needed: Needed) {
+    match needed {
+        Needed::Nothing => {}
+        Needed::Changed(_) if case.starts_with("seed.") => {}
+        Needed::Changed(_) => are_whole(world, case).await,
+        Needed::Each(snapshots) => are_deleted(world, case, &snapshots).await,
+        Needed::Kept(kept) => is_kept(world, case, &kept).await,
+    }
+    if case.starts_with("fork.") {
+        // The first fork of the second visit was answered.
+        let key = if case.ends_with(":2") { "chat:seam-4" } else { "chat:seam-3" };
+        does_not_exist(world, case, key).await;
+    }
+    if ["snapshot.", "fork.", "restore.", "seed.", "discard.", "collect."]
+        .iter()
+        .any(|act| case.contains(act))
+    {
+        are_sound(world, case).await;
+    }
+}
+
+/// Checks that the files of each sandbox are those of the snapshot, or those from before the restore.
+async fn are_whole(world: &mut World, case: &str) {
+    for key in ["chat:seam-1", "chat:seam-2"] {
+        let files = async {
+            let sandbox = create(&world.client, key).await?;
+            run(&world.client, &sandbox, "cat state; ls d | wc -l; cat d/7").await
+        };
+        match files.await.as_deref() {
+            Ok("snapshot\n500\n7\n" | "changed\n2\nother\n") => {}
+            other => world.found(format!("{case}: {key} has files of two snapshots: {other:?}")),
+        }
+    }
+}
+
+/// Checks that a fork that was interrupted has left nothing.
+async fn does_not_exist(world: &mut World, case: &str, key: &str) {
+    let session = ListSandboxes { session_key: Some(key.into()), ..ListSandboxes::default() };
+    match world.client.list(&session).await {
+        Ok(listed) if listed.sandboxes.is_empty() => {}
+        other => world.found(format!("{case}: {key} is part of a fork that was not answered: {other:?}")),
+    }
+}
+
+/// Checks that snapshots whose delete was interrupted can be deleted.
+async fn are_deleted(world: &mut World, case: &str, snapshots: &[SnapshotId]) {
+    for snapshot in snapshots {
+        match world.client.delete_snapshot(snapshot).await {
+            Ok(()) => {}
+            Err(error) if error.code() == Some(ErrorCode::NotFound) => {}
+            Err(error) => world.found(format!("{case}: {snapshot} cannot be deleted: {error:?}")),
+        }
+        let found = world.client.snapshot(snapshot).await;
+        if !found.as_ref().is_err_and(|error| error.code() == Some(ErrorCode::NotFound)) {
+            world.found(format!("{case}: {snapshot} is deleted and found: {found:?}"));
+        }
+    }
+}
+
+/// Ends the daemon while it collects the chunks of deleted snapshots, which a start does that has too little space.
+pub(crate) async fn die_in_a_collection(world: &mut World, seam: &str) -> Kept {
+    let client = world.client.clone();
+    let sandbox = create(&client, "chat:seam-1").await.unwrap();
+    // Of the first pack, the snapshot that is kept needs a small part.
+    run(&client, &sandbox, "head -c 100000 /dev/urandom > kept; head -c 2000000 /dev/urandom > large")
+        .await
+        .unwrap();
+    let first = make(&client, &sandbox).await.unwrap();
+    run(&client, &sandbox, "rm large").await.unwrap();
+    let snapshot = make(&client, &sandbox).await.unwrap();
+    let files = run(&client, &sandbox, LIST).await.unwrap();
+    run(&client, &sandbox, "head -c 2000000 /dev/urandom > large").await.unwrap();
+    let last = make(&client, &sandbox).await.unwrap();
+    for deleted in [first, last] {
+        client.delete_snapshot(&deleted).await.unwrap();
+    }
+    world.kill().await;
+    world.arm(seam);
+    world.spawn();
+    if !world.dies_within(SEAM).await {
+        world.found(format!("{seam} was not come to in a start"));
+        world.kill().await;
+    }
+    Kept { sandbox, snapshot, files }
+}
+
+async fn is_kept(world: &mut World, case: &str, kept: &Kept) {
+    let files = async {
+        restore(&world.client, &kept.sandbox, &kept.snapshot).await?;
+        run(&world.client, &kept.sandbox, LIST).await
+    };
+    match files.await {
+        Ok(files) if files == kept.files => {}
+        other => world.found(format!("{case}: a snapshot that was kept has other files: {other:?}")),
+    }
+}
+
+/// Checks that every chunk of every snapshot is intact.
+pub(crate) async fn are_sound(world: &mut World, case: &str) {
+    let deadline = Instant::now() + SETTLED;
+    loop {
+        match world.client.check_snapshots(&CheckSnapshots::default()).await {
+            Ok(checked) if checked.ok && !checked.incomplete => return,
+            Ok(checked) => return world.found(format!("{case}: snapshots are damaged: {checked:?}")),
+            // A collection or another check is under way.
+            Err(_) if Instant::now() < deadline => sleep(POLL).await,
+            Err(error) => return world.found(format!("{case}: snapshots cannot be checked: {error:?}")),
+        }
+    }
+}

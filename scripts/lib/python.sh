@@ -1,0 +1,22 @@
+# shellcheck shell=bash
+# Virtual environments with programs from PyPI that only tests need.
+#
+# Needs lib/packages.sh and lib/rust.sh.
+
+# Creates a virtual environment with what a requirements file lists, or recreates it if other versions are needed. Fails if
+# that is not possible.
+ensure_venv() {
+  local venv=$1 wanted=$2
+  if cmp --silent "$wanted" "$venv/requirements.txt"; then return; fi
+  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then install_packages python3 python3-venv || return 1; fi
+  say "installing $(tr '\n' ' ' <"$wanted")into $venv, once"
+  rm -rf -- "$venv"
+  python3 -m venv "$venv" \
+    && "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" \
+    && cp -- "$wanted" "$venv/requirements.txt"
+}
+
+# An S3 server for the tests of remote stores. crates/test-s3 starts it from there.
+ensure_s3_server() {
+  ensure_venv "$(target_dir)/s3-venv" scripts/s3/requirements.txt
+}
