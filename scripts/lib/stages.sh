@@ -5,9 +5,11 @@
 # fails.
 
 stage_lines=()
+failed_tests=
 passed_sum=0
 failed_sum=0
 stage_counts=
+stage_failed_tests=
 
 # Runs a command as the stage of this name. The command may report its counts with `count`.
 stage() {
@@ -15,7 +17,8 @@ stage() {
   shift
   printf '\n--- %s\n' "$name"
   stage_counts=$RUN_DIR/stage-counts
-  rm -f -- "$stage_counts"
+  stage_failed_tests=$RUN_DIR/stage-failed-tests
+  rm -f -- "$stage_counts" "$stage_failed_tests"
   # Not in a condition, because there bash would ignore `set -e` and not end the stage at its first failing line.
   set +e
   (
@@ -25,6 +28,7 @@ stage() {
   status=$?
   set -e
   counts=$(cat "$stage_counts" 2>/dev/null) || counts=
+  failed_tests+=$(cat "$stage_failed_tests" 2>/dev/null) && failed_tests+=$'\n'
   record_stage "$name" $((SECONDS - begin)) "$status" "${counts:-0 0}"
 }
 
@@ -33,13 +37,23 @@ count() {
   echo "$1 $2" >"$stage_counts"
 }
 
-# Reports the counts from a report of nextest.
+# Reports the counts from a report of nextest, and the tests that failed with the first lines of their messages.
 count_junit() {
   local suites pattern=' tests="([0-9]+)".* failures="([0-9]+)".* errors="([0-9]+)"'
   suites=$(grep -m 1 '<testsuites ' "$1")
   [[ $suites =~ $pattern ]]
+  awk -F'"' '
+    /<testcase / { test = $4 " " $2 }
+    /<(failure|error) / { print "failed: " test; sub(/.*>/, ""); lines = 7 }
+    /stack backtrace:|<\/(failure|error)>/ { lines = 0 }
+    lines > 0 { print "  " substr($0, 1, 300); lines-- }
+  ' "$1" | unescape_xml >"$stage_failed_tests"
   local failed=$((BASH_REMATCH[2] + BASH_REMATCH[3]))
   count $((BASH_REMATCH[1] - failed)) "$failed"
+}
+
+unescape_xml() {
+  sed "s/&apos;/'/g; s/&quot;/\"/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g"
 }
 
 record_stage() {
@@ -62,5 +76,6 @@ any_stage_failed() {
 report_stages() {
   printf '\n--- summary\n'
   printf '%s\n' "${stage_lines[@]}"
+  printf '%s' "$failed_tests"
   printf '%d passed, %d failed\n' "$passed_sum" "$failed_sum"
 }
