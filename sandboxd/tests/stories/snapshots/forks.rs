@@ -146,7 +146,8 @@ async fn a_fork_that_fails_in_between_deletes_what_it_has_created() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_during_which_the_daemon_is_killed_leaves_nothing() {
-    let home = Home::new();
+    // Otherwise the daemon parks the original to make room for its forks.
+    let home = Home::new().set("SANDBOXD_MAX_CONCURRENT", "50");
     let daemon = DaemonProcess::start(&home, free_port()).await;
     let create = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
     let original = daemon.client.create_or_reconnect(&create).await.unwrap().sandbox_id;
