@@ -71,12 +71,16 @@ impl Lifecycle {
         let Some(budget) = self.setup.limits.disk_budget_bytes else {
             return Ok(());
         };
-        let mut allocated = self.storage.allocated_bytes().await?;
+        let disks = self.storage.allocated_bytes().await?;
+        let mut allocated: u64 = disks.values().sum();
         for sandbox in self.parked_longest_first() {
             if allocated <= budget {
                 return Ok(());
             }
-            let bytes = sandbox.with_facts(|facts| facts.record.disk_bytes).unwrap_or(0);
+            let disk =
+                sandbox.with_facts(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()));
+            // Without a disk, its delete would free nothing.
+            let Some(bytes) = disk.and_then(|disk| disks.get(&disk).copied()) else { continue };
             info!(sandbox = %sandbox.id(), allocated, budget, "disk budget exceeded; deleting a parked workspace");
             if self.delete_parked(&sandbox, |_| true).await? {
                 allocated = allocated.saturating_sub(bytes);

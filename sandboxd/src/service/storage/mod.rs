@@ -256,10 +256,10 @@ impl Storage {
         Some(listed.into_iter().map(|disk| (disk.name, disk.attached || !sees_devices)).collect())
     }
 
-    /// Space that all disks take on the engine's disk, in bytes. Zero if workspaces have no disks of their own.
-    pub(in crate::service) async fn allocated_bytes(&self) -> Result<u64, Error> {
-        let Some(disks) = self.disks() else { return Ok(0) };
-        Ok(disks.list().await?.iter().map(|disk| disk.allocated_bytes).sum())
+    /// Space that each disk takes on the engine's disk, in bytes. Empty if workspaces have no disks of their own.
+    pub(in crate::service) async fn allocated_bytes(&self) -> Result<HashMap<String, u64>, Error> {
+        let Some(disks) = self.disks() else { return Ok(HashMap::new()) };
+        Ok(disks.list().await?.into_iter().map(|disk| (disk.name, disk.allocated_bytes)).collect())
     }
 
     /// Disks that belong neither to a sandbox nor to the pool. `claimed` returns the names of the sandboxes' disks. It

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use bollard::query_parameters::KillContainerOptions;
 use sandbox_api::SandboxId;
 use sandbox_api::sandbox::SandboxState;
+use sandboxd::model::layout::container_name;
 use tokio::time::{Instant, sleep};
 
-use crate::support::harness::{Daemon, Home, script};
+use crate::support::harness::{Daemon, Home, docker, script, until};
 
 async fn state(daemon: &Daemon, sandbox: &SandboxId) -> SandboxState {
     daemon.client.get(sandbox).await.unwrap().state
@@ -58,7 +60,10 @@ async fn over_the_disk_budget_only_the_oldest_parked_sandboxes_are_deleted() {
         sandboxes.push(sandbox);
     }
     let [running, third, first, second] = &sandboxes[..] else { unreachable!() };
-    for sandbox in [first, second, third] {
+    // Parked without its agent, which would have reported its size.
+    docker().await.kill_container(&container_name(first), None::<KillContainerOptions>).await.unwrap();
+    until("it is parked", || async { state(&daemon, first).await == SandboxState::Parked }).await;
+    for sandbox in [second, third] {
         daemon.client.park(sandbox, false).await.unwrap();
     }
 
