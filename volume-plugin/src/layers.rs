@@ -109,10 +109,9 @@ impl Layers {
     fn mount_layers(&self, name: &VolumeName, definition: &Definition) -> Result<PathBuf, Fault> {
         let target = self.target(name);
         create_dir(&target)?;
-        let dir = self.places.private.join("volumes").join(name.as_str());
-        create_dir(&dir)?;
-        let disk = self.mount_disk(&dir.join("disk"), definition.disk())?;
-        let lower = self.mount_base(&dir.join("base"), name, definition)?;
+        let dir = PrivateDir::create(self.places.private.join("volumes").join(name.as_str()))?;
+        let disk = self.mount_disk(&dir.0.join("disk"), definition.disk())?;
+        let lower = self.mount_base(&dir.0.join("base"), name, definition)?;
         let upper = upper::prepare(disk.path(), definition.base(), lower.path())?;
         let mut settings = vec![
             Setting::Path("lowerdir", lower.path()),
@@ -188,12 +187,31 @@ impl Layers {
             let at = self.places.private.join("bases").join(&base);
             unmount(&at, UnmountFlags::DETACH).map_err(Fault::io("unmount the base"))?;
             bases.remove(&base);
+            // A mount creates it again.
+            let _ = fs::remove_dir(&at);
         }
         Ok(())
     }
 
     fn target(&self, name: &VolumeName) -> PathBuf {
         self.places.volumes.join(name.as_str())
+    }
+}
+
+/// A directory for the layers of one volume while it is mounted. Dropping it removes it, after the layers.
+struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    fn create(path: PathBuf) -> Result<Self, Fault> {
+        create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // If that fails, the next mount of the volume uses it again.
+        let _ = fs::remove_dir(&self.0);
     }
 }
 
@@ -216,6 +234,7 @@ impl Drop for Layer {
     fn drop(&mut self) {
         // It cannot be in use by a process, because this program has no other and opens no file for longer.
         let _ = unmount(&self.0, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        let _ = fs::remove_dir(&self.0);
     }
 }
 

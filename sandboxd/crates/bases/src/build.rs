@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 
-use erofs_image::{Attributes, Invalid, Node, Plan, Special, Tree, Xattr};
+use erofs_image::{Attributes, Invalid, MAX_TEXT_BYTES, Node, Plan, Special, Tree, Xattr};
 use snapshot_format::{
     ChunkSource, Content, ContentReader, Entry, Hash, Kind, ReadError, Segment, TreeReader,
 };
@@ -56,7 +56,8 @@ impl<S: ChunkSource> Builder<S> {
     /// The tree cannot be read, or the format of images does not support its files.
     pub async fn read(source: S, root: &Content) -> Result<Self, Error<S::Error>> {
         let attributes = Attributes { mode: ROOT_MODE, ..Attributes::default() };
-        let mut walk = Walk { tree: Tree::new(attributes)?, files: Vec::new(), links: Vec::new() };
+        let mut walk =
+            Walk { tree: Tree::new(attributes)?, files: Vec::new(), links: Vec::new(), link_bytes: 0 };
         let mut open = vec![(Tree::ROOT, directory(root)?)];
         while let Some((parent, reader)) = open.last_mut() {
             let Some(entry) = reader.next(&source).await? else {
@@ -141,6 +142,8 @@ struct Walk {
     files: Files,
     /// Parents, names and targets of hard links.
     links: Vec<(Node, Vec<u8>, Vec<u8>)>,
+    /// Memory that they take.
+    link_bytes: usize,
 }
 
 impl Walk {
@@ -159,7 +162,13 @@ impl Walk {
             Kind::SymbolicLink => drop(tree.symbolic_link(parent, name, attributes, &entry.target)?),
             Kind::Fifo => drop(tree.special(parent, name, attributes, Special::Fifo)?),
             Kind::Socket => drop(tree.special(parent, name, attributes, Special::Socket)?),
-            Kind::HardLink => self.links.push((parent, name.to_vec(), entry.target.to_vec())),
+            Kind::HardLink => {
+                self.link_bytes += name.len() + entry.target.len() + size_of::<(Node, Vec<u8>, Vec<u8>)>();
+                if self.link_bytes > MAX_TEXT_BYTES {
+                    return Err(Invalid::TooMuchText.into());
+                }
+                self.links.push((parent, name.to_vec(), entry.target.to_vec()));
+            }
             // The decoder rejects it.
             Kind::Unspecified => return Err(Error::Link),
         }

@@ -50,14 +50,27 @@ impl Engine {
                 self.call("create volume plugin", limits::ENGINE_CALL, create).await?;
             }
         }
-        let options = EnablePluginOptions { timeout: REQUEST_SECONDS };
-        let enable = self.docker.enable_plugin(&name, Some(options));
-        if let Err(error) = self.call("start volume plugin", limits::ENGINE_CALL, enable).await {
+        if let Err(error) = self.enable_volume_plugin(&name).await {
             // The first error is reported. A plugin that has volumes is kept, because only it can mount them.
             let _ = self.remove_volume_plugin(&name).await;
             return Err(error);
         }
         Ok(name)
+    }
+
+    /// Starts an installed version of this instance's plugin. Does nothing if it is not installed, or runs.
+    pub(crate) async fn start_volume_plugin(&self, name: &str) -> Result<(), Error> {
+        let installed = self.volume_plugins().await?;
+        match installed.into_iter().find(|plugin| plugin.name == name) {
+            Some(Installed { is_enabled: false, .. }) => self.enable_volume_plugin(name).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    async fn enable_volume_plugin(&self, name: &str) -> Result<(), Error> {
+        let options = EnablePluginOptions { timeout: REQUEST_SECONDS };
+        let enable = self.docker.enable_plugin(name, Some(options));
+        self.call("start volume plugin", limits::ENGINE_CALL, enable).await
     }
 
     /// The name of this version of the plugin, installed or not.

@@ -197,6 +197,15 @@ impl Bases {
             self.states.set_not_before(&name, NotBefore::Never);
             return Ok(false);
         };
+        // The image is on a disk already, which may be the same one.
+        let free = disks.space().await?.free_bytes;
+        if free < bytes.saturating_add(limits::TIGHT_SPACE_BYTES) {
+            warn!(
+                base = name,
+                bytes, free, "there is no room for a second copy of a base, which its upload needs"
+            );
+            return Ok(false);
+        }
         self.states.set_unsettled(&name, true);
         if let Err(error) = disks.put_base(&name, file, bytes).await {
             self.states.set_not_before(&name, NotBefore::Time(Instant::now() + limits::BASE_RETRY));
@@ -253,13 +262,15 @@ impl Bases {
         *lock(&self.availability) = Availability::Unavailable;
     }
 
-    /// Installs the plugin of `driver` again if it is missing. Called if a sandbox over a base could not be started.
+    /// Starts the plugin of `driver`, and installs it again if it is missing and of this version. Called if a sandbox over a
+    /// base could not be started.
     pub(super) async fn repair(&self, disks: &Disks, driver: &str) -> Result<(), engine::Error> {
         let Ok(_changing) = timeout(limits::BASE_WAIT, self.changing.lock()).await else { return Ok(()) };
         if disks.volume_plugin(&self.program).await? == driver {
-            disks.ensure_volume_plugin(&self.program).await?;
+            disks.ensure_volume_plugin(&self.program).await.map(drop)
+        } else {
+            disks.start_volume_plugin(driver).await
         }
-        Ok(())
     }
 
     /// Removes earlier versions of the plugin that no volume and none of these drivers' sandboxes needs.

@@ -59,6 +59,11 @@ impl Disks {
         self.shared.engine.ensure_volume_plugin(program, Path::new(&self.shared.mountpoint)).await
     }
 
+    /// Starts a version of the volume plugin that is installed. Does nothing if it is not.
+    pub async fn start_volume_plugin(&self, driver: &str) -> Result<(), Error> {
+        self.shared.engine.start_volume_plugin(driver).await
+    }
+
     /// The driver of this version of the volume plugin, installed or not.
     pub async fn volume_plugin(&self, program: &Path) -> Result<String, Error> {
         self.shared.engine.volume_plugin_name(program, Path::new(&self.shared.mountpoint)).await
