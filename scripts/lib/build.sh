@@ -3,7 +3,7 @@
 #
 # Note: cargo unifies the features of dependencies over the packages that are named. All builds therefore name the same
 # packages, even if they build fewer. With other features, cargo would compile most dependencies again. The chat is built
-# separately and last, because its TLS library takes a minute to compile and sandboxd does not use it.
+# separately and last, so that sandboxd can be used meanwhile.
 
 # Naming all makes them share one build of their dependencies.
 readonly DAEMON_PACKAGES=(-p sandbox-agent -p sandboxd -p volume-plugin)

@@ -11,11 +11,11 @@ use sandbox_api::command::EndReason;
 use sandbox_api::{ErrorCode, SandboxId, TerminalId};
 use sandbox_client::{Client, Error, Keyboard, TerminalEvent, TerminalEvents};
 use tokio::signal::unix::Signal;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::detach::{DetachKeys, Input};
 use super::interrupts::Interrupts;
+use super::raw_mode::TypedKeys;
 use super::{exit_code, raw_mode};
 use crate::model::limits::{MAX_TERMINAL_COLS, MAX_TERMINAL_ROWS};
 
@@ -46,7 +46,7 @@ pub(super) struct Attachment<'a> {
     pub(super) sandbox: &'a SandboxId,
     pub(super) terminal: &'a TerminalId,
     pub(super) detach: DetachKeys,
-    pub(super) input: mpsc::Receiver<Vec<u8>>,
+    pub(super) input: TypedKeys,
     pub(super) resized: Signal,
     pub(super) interrupts: Interrupts,
 }

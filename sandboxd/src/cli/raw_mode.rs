@@ -1,9 +1,12 @@
 //! The user's terminal, while its input goes to a terminal of a sandbox.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread::{self, JoinHandle};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
 
@@ -53,18 +56,61 @@ pub(super) fn window() -> Option<(u32, u32)> {
     (size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))
 }
 
-/// Reads the keyboard until the terminal is closed. This uses its own thread, because a thread of the async runtime would
-/// delay the exit until the next key.
-pub(super) fn read_keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
-    let mut terminal = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (keys, input) = mpsc::channel(MAX_QUEUED_READS);
-    std::thread::Builder::new().name("keyboard".into()).spawn(move || {
-        let mut buffer = [0; READ_BYTES];
-        while let Ok(length @ 1..) = terminal.read(&mut buffer) {
-            if keys.blocking_send(buffer[..length].to_vec()).is_err() {
-                return;
-            }
+/// What the user types. A thread reads it until the terminal is closed: a thread of the async runtime would delay the exit
+/// until the next key. Dropping this ends the thread, so that later keys are left to other readers.
+#[derive(Debug)]
+pub(super) struct TypedKeys {
+    /// `None` only during the drop.
+    keys: Option<mpsc::Receiver<Vec<u8>>>,
+    /// The thread ends when this is closed.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TypedKeys {
+    pub(super) fn open() -> io::Result<Self> {
+        let terminal = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let (stopped, stop) = io::pipe()?;
+        let (sender, keys) = mpsc::channel(MAX_QUEUED_READS);
+        let thread = thread::Builder::new().name("keyboard".into());
+        let thread = thread.spawn(move || pass_on(terminal, &stopped, &sender))?;
+        Ok(Self { keys: Some(keys), stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What was typed next. `None` if the terminal is closed.
+    pub(super) async fn recv(&mut self) -> Option<Vec<u8>> {
+        self.keys.as_mut()?.recv().await
+    }
+}
+
+impl Drop for TypedKeys {
+    fn drop(&mut self) {
+        // The thread waits for one of these.
+        drop((self.keys.take(), self.stop.take()));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
-    })?;
-    Ok(input)
+    }
+}
+
+fn pass_on(mut terminal: File, stopped: &PipeReader, keys: &mpsc::Sender<Vec<u8>>) {
+    let mut buffer = [0; READ_BYTES];
+    while is_typed(&terminal, stopped) {
+        match terminal.read(&mut buffer) {
+            Ok(length @ 1..) if keys.blocking_send(buffer[..length].to_vec()).is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
+/// Waits until a read of the terminal does not block. False if the reading is to stop.
+fn is_typed(terminal: &File, stopped: &PipeReader) -> bool {
+    let mut waited = [PollFd::new(terminal, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+    loop {
+        match poll(&mut waited, None) {
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+            Ok(_) => return waited[1].revents().is_empty(),
+        }
+    }
 }

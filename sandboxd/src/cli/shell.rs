@@ -17,7 +17,7 @@ use super::DaemonArgs;
 use super::attachment::{Attachment, AttachmentEnd, RECONNECT_TIMEOUT, window};
 use super::detach::DetachKeys;
 use super::interrupts::Interrupts;
-use super::raw_mode::{self, RawMode};
+use super::raw_mode::{RawMode, TypedKeys};
 use crate::config::Config;
 
 /// Open a terminal in a sandbox; it keeps running when you detach, and the next `shell` attaches to it again
@@ -102,11 +102,13 @@ async fn attach(
         sandbox,
         terminal,
         detach,
-        input: raw_mode::read_keys()?,
+        input: TypedKeys::open()?,
         resized: signal(SignalKind::window_change())?,
         interrupts: Interrupts::listen()?,
     };
     let end = attachment.run().await;
+    // While the terminal is in raw mode, a read does not wait for the end of a line.
+    drop(attachment);
     drop(raw_mode);
     end
 }

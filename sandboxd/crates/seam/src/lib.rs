@@ -1,8 +1,8 @@
 //! Points between intent, act and outcome at which a test ends the daemon, like a power cut.
 //!
-//! Only compiled in with the feature `seams`. `SANDBOXD_SEAM=park.act` kills the process the first time it reaches that
-//! point, and `SANDBOXD_SEAM=park.act:3` the third time. `SANDBOXD_SEAM_FILE` names a file with the same content, which
-//! is read at each point, so that a seam can be set while the daemon runs.
+//! Only compiled in with debug assertions, so never into a release build. `SANDBOXD_SEAM=park.act` kills the process the
+//! first time it reaches that point, and `SANDBOXD_SEAM=park.act:3` the third time. `SANDBOXD_SEAM_FILE` names a file
+//! with the same content, which is read at each point, so that a seam can be set while the daemon runs.
 
 /// All seams in execution order, for tests.
 pub const ALL: [&str; 34] = [
@@ -43,12 +43,12 @@ pub const ALL: [&str; 34] = [
 ];
 
 /// Reaches the seam of this name.
-#[cfg(not(feature = "seams"))]
+#[cfg(not(debug_assertions))]
 #[inline]
 pub fn at(_name: &str) {}
 
 /// Reaches the seam of this name.
-#[cfg(feature = "seams")]
+#[cfg(debug_assertions)]
 pub fn at(name: &str) {
     if armed::ends_here(name) {
         // Not an exit, because nothing may be cleaned up.
@@ -56,7 +56,7 @@ pub fn at(name: &str) {
     }
 }
 
-#[cfg(feature = "seams")]
+#[cfg(debug_assertions)]
 mod armed {
     use std::env;
     use std::sync::{Mutex, PoisonError};

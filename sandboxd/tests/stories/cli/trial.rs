@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 use crate::support::harness::{Daemon, SOON};
+use crate::support::user_terminal::UserTerminal;
 
 async fn trial(daemon: &Daemon, args: &[&str]) -> Output {
     let mut program = daemon.home.program(&[&["try", "--url", &daemon.base], args].concat());
@@ -231,5 +232,29 @@ async fn a_signal_ends_a_trial_and_leaves_nothing() {
     let ended = timeout(Duration::from_secs(30), child.wait()).await.expect("it does not end").unwrap();
     assert_eq!(ended.code(), Some(130));
     nothing_is_left(&daemon).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_works_in_a_shell_and_is_asked_before_changes_are_applied() {
+    let daemon = Daemon::start().await;
+    let project = project();
+    let before = contents(project.path());
+    let args = ["try", "--url", &daemon.base, "--apply", project.path().to_str().unwrap()];
+    for (answer, applied) in [("n\r", false), ("\r", false), ("y\r", true)] {
+        let mut user = UserTerminal::start(&daemon.home, &args);
+        user.wait_until_attached("sandbox@sandbox:~$ ").await;
+        user.type_keys("cat src/main; printf two > src/main; exit\r").await;
+        user.wait_for("M src/main").await;
+        user.wait_for("[y/N] ").await;
+        assert!(user.is_restored());
+        assert_eq!(contents(project.path()), before, "changed before the answer");
+        user.type_keys(answer).await;
+        assert_eq!(user.exit_code().await, Some(0));
+        let after = fs::read(project.path().join("src/main")).unwrap();
+        let expected = if applied { *b"two" } else { *b"one" };
+        assert_eq!(after, expected, "{answer:?}");
+        nothing_is_left(&daemon).await;
+    }
     daemon.stop().await;
 }

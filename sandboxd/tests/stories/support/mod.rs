@@ -19,5 +19,6 @@ pub(crate) mod processes;
 pub(crate) mod screens;
 pub(crate) mod sink;
 pub(crate) mod state_copy;
+pub(crate) mod user_terminal;
 pub(crate) mod visitor;
 pub(crate) mod web_socket;

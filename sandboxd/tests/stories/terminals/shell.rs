@@ -1,108 +1,19 @@
 //! `sandboxd shell`, run on a real terminal.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::process::Stdio;
-
-use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use sandbox_api::terminal::TerminalState;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe;
-use tokio::process::Child;
-use tokio::time::timeout;
 
-use crate::support::harness::{Daemon, DaemonProcess, Home, SOON, free_port, until};
+use crate::support::harness::{Daemon, DaemonProcess, Home, free_port, until};
+use crate::support::user_terminal::UserTerminal;
 
-/// A terminal with the program on it.
-struct UserTerminal {
-    keyboard: pipe::Sender,
-    screen: pipe::Receiver,
-    /// The program's end of the terminal, which also shows its modes.
-    terminal: OwnedFd,
-    child: Child,
-    seen: Vec<u8>,
-    found: usize,
-}
-
-impl UserTerminal {
-    fn start(home: &Home, url: &str, args: &[&str]) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        unlockpt(&master).unwrap();
-        let path = ptsname(&master, Vec::new()).unwrap();
-        let terminal = open(&path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        rustix::io::ioctl_fionbio(&master, true).unwrap();
-        tcsetwinsize(&terminal, winsize(100, 40)).unwrap();
-        let side = || Stdio::from(terminal.try_clone().unwrap());
-        // In its own session, so that the terminal is its controlling terminal and sends it signals.
-        let program = home.program(&[&["shell", "--url", url], args].concat());
-        let program = program.as_std();
-        let mut command = tokio::process::Command::new("setsid");
-        command.args(["--ctty", "--wait"]).arg(program.get_program()).args(program.get_args()).env_clear();
-        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let child = command.stdin(side()).stdout(side()).stderr(side()).kill_on_drop(true).spawn().unwrap();
-        let master = File::from(master);
-        Self {
-            keyboard: pipe::Sender::from_file_unchecked(master.try_clone().unwrap()).unwrap(),
-            screen: pipe::Receiver::from_file_unchecked(master).unwrap(),
-            terminal,
-            child,
-            seen: Vec::new(),
-            found: 0,
-        }
-    }
-
-    /// Waits for the program's message, and until all keys reach the sandbox.
-    async fn wait_until_attached(&mut self, words: &str) {
-        self.wait_for(words).await;
-        // The message comes first. Until raw mode is on, keys like ctrl-C go to the program itself.
-        until("the terminal is in raw mode", || async { !self.is_restored() }).await;
-    }
-
-    async fn type_keys(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).await.unwrap();
-    }
-
-    /// Waits until `text` is shown, after the last match.
-    async fn wait_for(&mut self, text: &str) {
-        let reported = |seen: &[u8]| String::from_utf8_lossy(seen).into_owned();
-        loop {
-            let new = &self.seen[self.found..];
-            if let Some(at) = new.windows(text.len()).position(|part| part == text.as_bytes()) {
-                self.found += at + text.len();
-                return;
-            }
-            let read = timeout(SOON, self.screen.read_buf(&mut self.seen)).await;
-            read.unwrap_or_else(|_| panic!("{text:?} is not shown: {:?}", reported(&self.seen))).unwrap();
-        }
-    }
-
-    fn resize(&self, cols: u16, rows: u16) {
-        tcsetwinsize(&self.terminal, winsize(cols, rows)).unwrap();
-    }
-
-    /// Waits for the program's end and returns its exit code.
-    async fn exit_code(&mut self) -> Option<i32> {
-        timeout(SOON, self.child.wait()).await.expect("the program does not end").unwrap().code()
-    }
-
-    /// Whether the terminal has the modes of a shell: echo, line editing and signals.
-    fn is_restored(&self) -> bool {
-        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
-    }
-}
-
-fn winsize(cols: u16, rows: u16) -> Winsize {
-    Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }
+fn shell(home: &Home, url: &str, args: &[&str]) -> UserTerminal {
+    UserTerminal::start(home, &[&["shell", "--url", url], args].concat())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_types_detaches_reattaches_and_ends() {
     let daemon = Daemon::start().await;
-    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1"]);
+    let mut user = shell(&daemon.home, &daemon.base, &["chat:1"]);
     user.wait_until_attached("press ctrl-] to detach").await;
     user.type_keys("stty size; place=kept\r").await;
     user.wait_for("\r40 100\r\n").await;
@@ -128,7 +39,7 @@ async fn a_user_types_detaches_reattaches_and_ends() {
     user.wait_for("the terminal keeps running").await;
     assert!(user.is_restored());
 
-    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1"]);
+    let mut user = shell(&daemon.home, &daemon.base, &["chat:1"]);
     user.wait_for("30 90\r\n").await;
     user.type_keys("echo it-is-$place; exit 7\r").await;
     user.wait_for("it-is-kept\r\n").await;
@@ -143,7 +54,7 @@ async fn a_user_types_detaches_reattaches_and_ends() {
 async fn a_program_and_other_detach_keys_can_be_given() {
     let daemon = Daemon::start().await;
     let args = ["--detach-keys", "ctrl-p,ctrl-q", "chat:1", "--", "cat", "-A"];
-    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &args);
+    let mut user = shell(&daemon.home, &daemon.base, &args);
     user.wait_until_attached("press ctrl-p,ctrl-q to detach").await;
     user.type_keys("a\x10b\x1d\r").await;
     user.wait_for("a^Pb^]$\r\n").await;
@@ -151,10 +62,10 @@ async fn a_program_and_other_detach_keys_can_be_given() {
     assert_eq!(user.exit_code().await, Some(0));
 
     // A program is not reattached: it gets another terminal.
-    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &["chat:1", "--", "bash", "-c", "exit 9"]);
+    let mut user = shell(&daemon.home, &daemon.base, &["chat:1", "--", "bash", "-c", "exit 9"]);
     assert_eq!(user.exit_code().await, Some(9));
     let nothing = ["chat:1", "--", "no-such-program"];
-    let mut user = UserTerminal::start(&daemon.home, &daemon.base, &nothing);
+    let mut user = shell(&daemon.home, &daemon.base, &nothing);
     assert_eq!(user.exit_code().await, Some(127));
     user.wait_for("no-such-program").await;
     assert!(user.is_restored());
@@ -165,7 +76,7 @@ async fn a_program_and_other_detach_keys_can_be_given() {
 async fn a_user_stays_attached_across_a_daemon_restart() {
     let (home, port) = (Home::new(), free_port());
     let daemon = DaemonProcess::start(&home, port).await;
-    let mut user = UserTerminal::start(&home, &format!("http://127.0.0.1:{port}"), &["chat:1"]);
+    let mut user = shell(&home, &format!("http://127.0.0.1:{port}"), &["chat:1"]);
     user.wait_for("$ ").await;
     user.type_keys("before=kept; echo here-$((1 + 1))\r").await;
     user.wait_for("here-2\r\n").await;
