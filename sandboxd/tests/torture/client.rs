@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::chance::Chance;
 use crate::ledger::{Contents, Ledger};
+use crate::tree::{self, TREE};
 use test_daemon::script;
 
 /// The directory for the marks of commands.
@@ -28,7 +29,7 @@ const ACT: Duration = Duration::from_secs(60);
 const MARKED: Duration = Duration::from_secs(15);
 
 /// The actions. More entries mean a higher probability.
-const ACTS: [&str; 28] = [
+const ACTS: [&str; 31] = [
     "write",
     "write",
     "write",
@@ -44,6 +45,9 @@ const ACTS: [&str; 28] = [
     "start",
     "start",
     "reconnect",
+    "grow",
+    "grow",
+    "grow",
     "touch",
     "park",
     "force",
@@ -127,6 +131,7 @@ impl ChatClient {
                 let command = self.ledger.unanswered().unwrap();
                 self.start(&command).await
             }
+            "grow" => self.grow().await,
             "touch" => self.client.touch(&self.sandbox(), None).await.map(drop),
             "park" => self.client.park(&self.sandbox(), false).await.map(drop),
             "force" => {
@@ -263,11 +268,28 @@ impl ChatClient {
         }
     }
 
+    /// Changes the tree of files of all kinds.
+    async fn grow(&mut self) -> Result<(), Error> {
+        self.ledger.changes_tree();
+        let seed = self.chance.below(u64::MAX);
+        tree::change(&self.client, &self.sandbox(), seed).await?;
+        self.look_at_tree().await
+    }
+
+    async fn look_at_tree(&mut self) -> Result<(), Error> {
+        let found = tree::list(&self.client, &self.sandbox()).await?;
+        if let Err(broken) = self.ledger.found_tree(found) {
+            self.complain(broken);
+        }
+        Ok(())
+    }
+
     /// The files as they are now. `None` if a write without a response may still take effect.
     pub(crate) async fn present_files(&mut self) -> Result<Option<Contents>, Error> {
         for path in self.ledger.paths() {
             self.read(&path).await?;
         }
+        self.look_at_tree().await?;
         Ok(self.ledger.contents())
     }
 
@@ -298,8 +320,10 @@ impl ChatClient {
             Err(error) => return Err(error),
         }
         let found = self.files_of(&self.sandbox()).await?;
-        if self.ledger.contents().as_ref() != Some(&found) {
-            self.complain(format!("a restored snapshot has other files: {:?}", found.keys()));
+        if let Some(expected) = self.ledger.contents()
+            && expected != found
+        {
+            self.complain(format!("a restored snapshot has other files: {}", first_of(&expected, &found)));
         }
         Ok(())
     }
@@ -319,6 +343,7 @@ impl ChatClient {
                 found.insert(path, String::from_utf8_lossy(&bytes).into_owned());
             }
         }
+        found.insert(TREE.into(), tree::list(&self.client, sandbox).await?);
         Ok(found)
     }
 
@@ -359,5 +384,18 @@ impl ChatClient {
         }
         self.remove_copy().await?;
         self.delete().await
+    }
+}
+
+/// The first file in which two sandboxes differ, and how.
+pub(crate) fn first_of(expected: &Contents, found: &Contents) -> String {
+    let paths = expected.keys().chain(found.keys());
+    let differs = |path: &&String| expected.get(*path) != found.get(*path);
+    let text = |of: &Contents, path: &String| of.get(path).cloned().unwrap_or_default();
+    match paths.into_iter().find(differs) {
+        Some(path) => {
+            format!("{path} had {}", tree::difference(&text(expected, path), &text(found, path)))
+        }
+        None => "nothing".into(),
     }
 }

@@ -5,7 +5,7 @@ use sandbox_api::sandbox::{Checkpoints, CreateSandbox, ListSandboxes, WorkspaceS
 use sandbox_api::snapshot::ForkSandbox;
 use sandbox_client::{Error, ImportOptions};
 
-use crate::client::ChatClient;
+use crate::client::{ChatClient, first_of};
 use crate::ledger::Contents;
 
 /// Largest file of a snapshot, in bytes.
@@ -64,7 +64,7 @@ impl ChatClient {
     async fn compare(&mut self, what: &str, copy: &SandboxId, contents: &Contents) -> Result<(), Error> {
         let found = self.files_of(copy).await?;
         if found != *contents {
-            self.complain(format!("{what} has other files: {:?}", found.keys()));
+            self.complain(format!("{what} has other files: {}", first_of(contents, &found)));
         }
         self.client.delete(copy).await.map(drop)
     }

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use sandbox_api::{SandboxId, SnapshotId};
 
+use crate::tree::{TREE, difference};
+
 /// Number of snapshots that are kept.
 const SNAPSHOTS: usize = 6;
 
-/// Contents of files by their paths.
+/// Contents of files by their paths. That of [`TREE`] is the description of the tree.
 pub(crate) type Contents = BTreeMap<String, String>;
 
 /// A client's knowledge of its session.
@@ -144,7 +146,21 @@ impl Ledger {
     }
 
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.files.keys().cloned().collect()
+        self.files.keys().filter(|path| *path != TREE).cloned().collect()
+    }
+
+    /// The tree is about to change, so nothing is known of it.
+    pub(crate) fn changes_tree(&mut self) {
+        self.files.remove(TREE);
+    }
+
+    /// Checks the tree. From now on it is known.
+    pub(crate) fn found_tree(&mut self, found: String) -> Result<(), String> {
+        let file = File { content: Some(found.clone()), maybe: Vec::new() };
+        match self.files.insert(TREE.into(), file).and_then(|before| before.content) {
+            Some(before) if before != found => Err(format!("the tree had {}", difference(&before, &found))),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the result of a read. From now on it is the known content.

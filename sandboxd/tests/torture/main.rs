@@ -14,6 +14,7 @@ mod ledger;
 mod seams;
 mod snapshots;
 mod traffic;
+mod tree;
 mod world;
 
 use std::fmt;
