@@ -261,7 +261,7 @@ pub struct Ended {
     pub killed_by: Option<KilledBy>,
     /// The file with the output. It is known only to callers that follow the command.
     pub output_file: Option<OutputFile>,
-    /// The limit that the command has exceeded. It is known as long as the file is.
+    /// The limit that the command has exceeded.
     pub exceeded: Option<Exceeded>,
     /// How many connections the sandbox was denied while the command ran. It is known only to the stream that started it.
     pub denials: Option<u64>,

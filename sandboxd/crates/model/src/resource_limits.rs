@@ -115,7 +115,10 @@ pub enum ResourceLimit {
 }
 
 impl ResourceLimit {
-    /// The name in an API response.
+    /// All limits.
+    pub const ALL: [Self; 4] = [Self::Cpu, Self::Processes, Self::Output, Self::LoopIterations];
+
+    /// The name in an API response and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cpu => "cpuMs",

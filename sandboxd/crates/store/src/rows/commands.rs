@@ -5,6 +5,7 @@ use std::time::Duration;
 use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 use sandboxd_model::command::KilledBy;
+use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
 use sandboxd_model::{CommandRecord, Ended, RequestDigest};
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
@@ -37,6 +38,8 @@ row! {
         stderr_bytes: i64,
         dropped_bytes: i64,
         swept: i64,
+        exceeded_limit: Option<String>,
+        exceeded_value: Option<i64>,
         ended_at_age_ms: i64,
     }
 }
@@ -83,6 +86,8 @@ impl EndRow {
             stderr_bytes: saturated(ended.stderr_bytes),
             dropped_bytes: saturated(ended.dropped_bytes),
             swept: killed_by_number(ended.killed_by),
+            exceeded_limit: ended.exceeded.map(|exceeded| exceeded.limit.as_str().to_owned()),
+            exceeded_value: ended.exceeded.map(|exceeded| saturated(exceeded.value)),
             ended_at_age_ms: saturated(age_ms),
         }
     }
@@ -98,9 +103,18 @@ impl EndRow {
             dropped_bytes: number("dropped_bytes", self.dropped_bytes)?,
             killed_by: killed_by_of(self.swept),
             output_file: None,
-            exceeded: None,
+            exceeded: self.exceeded()?,
             denials: None,
         })
+    }
+
+    fn exceeded(&self) -> Result<Option<Exceeded>, BadColumn> {
+        let Some(name) = &self.exceeded_limit else { return Ok(None) };
+        let limit = ResourceLimit::ALL.into_iter().find(|limit| limit.as_str() == name);
+        Ok(Some(Exceeded {
+            limit: limit.ok_or(BadColumn("exceeded_limit"))?,
+            value: number("exceeded_value", self.exceeded_value.ok_or(BadColumn("exceeded_value"))?)?,
+        }))
     }
 }
 
@@ -115,6 +129,7 @@ where
     i32: Decode<'r, R::Database> + Type<R::Database>,
     Option<i32>: Decode<'r, R::Database> + Type<R::Database>,
     i64: Decode<'r, R::Database> + Type<R::Database>,
+    Option<i64>: Decode<'r, R::Database> + Type<R::Database>,
     bool: Decode<'r, R::Database> + Type<R::Database>,
 {
     let start = StartRow::read(row)?;
@@ -171,5 +186,6 @@ fn reason_by_name(name: &str) -> Option<EndReason> {
 pub(super) fn names() -> Vec<String> {
     let reasons = REASONS.map(|reason| format!("commands.reason {}", reason_name(reason)));
     let killers = KILLERS.map(|by| format!("commands.swept {} {by:?}", killed_by_number(Some(by))));
-    reasons.into_iter().chain(killers).collect()
+    let limits = ResourceLimit::ALL.map(|limit| format!("commands.exceeded_limit {}", limit.as_str()));
+    reasons.into_iter().chain(killers).chain(limits).collect()
 }

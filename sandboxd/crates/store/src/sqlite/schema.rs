@@ -11,7 +11,7 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 16] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -27,6 +27,7 @@ const FILES: [(&str, &str); 15] = [
     ("snapshots by time", include_str!("../../migrations/0013_snapshots_by_time.sql")),
     ("pending checkpoints", include_str!("../../migrations/0014_pending_checkpoints.sql")),
     ("tentative sandboxes", include_str!("../../migrations/0015_tentative_sandboxes.sql")),
+    ("exceeded limits", include_str!("../../migrations/0016_exceeded_limits.sql")),
 ];
 
 /// Like [`FILES`], for the index of the chunks.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
+use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
 use sandboxd_model::{
     CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage, Transport,
     UidSlot,
@@ -51,7 +52,9 @@ pub(crate) fn command(sandbox: &SandboxId, number: u32) -> CommandRecord {
     }
 }
 
+/// The end of a command. That with the exit code 7 has exceeded a limit.
 pub(crate) fn ended(exit_code: i32) -> Ended {
+    let exceeded = Exceeded { limit: ResourceLimit::Output, value: 1000 };
     Ended {
         reason: EndReason::Exited,
         exit_code,
@@ -62,7 +65,7 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         dropped_bytes: 1,
         killed_by: None,
         output_file: None,
-        exceeded: None,
+        exceeded: (exit_code == 7).then_some(exceeded),
         denials: None,
     }
 }
