@@ -1,5 +1,7 @@
 //! The result of a command's stream.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
@@ -9,13 +11,15 @@ use sandbox_api::command::{
 };
 use sandbox_client::Records;
 
+/// Bytes of an output in the message of a failed test.
+const SHOWN_BYTES: usize = 2000;
+
 /// A script, with defaults for everything else.
 pub fn script(script: &str) -> StartCommand {
     StartCommand { script: Some(script.into()), ..StartCommand::default() }
 }
 
 /// All results of a stream.
-#[derive(Debug)]
 pub struct Outcome {
     /// Standard output.
     pub stdout: Vec<u8>,
@@ -52,6 +56,27 @@ impl Outcome {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
+}
+
+/// With the output as text, for the message of a failed test.
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("stdout", &start_of(&self.stdout))
+            .field("stderr", &start_of(&self.stderr))
+            .field("exit_code", &self.exit_code)
+            .field("reason", &self.reason)
+            .field("signal", &self.signal)
+            .field("killed_by", &self.killed_by)
+            .field("limit_exceeded", &self.limit_exceeded)
+            .field("dropped_bytes", &self.dropped_bytes)
+            .field("duration_ms", &self.duration_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+fn start_of(output: &[u8]) -> String {
+    String::from_utf8_lossy(&output[..output.len().min(SHOWN_BYTES)]).into_owned()
 }
 
 /// Reads a stream to its end.

@@ -126,7 +126,10 @@ impl Drop for Home {
         let instance = Arc::clone(&self.instance);
         let clean = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(remove_all(instance.id()));
+            runtime.block_on(async {
+                remove_many(instance.id()).await;
+                test_daemon::remove_all(instance.id()).await;
+            });
         };
         let _ = std::thread::spawn(clean).join();
     }
@@ -136,8 +139,8 @@ pub(crate) async fn docker() -> Docker {
     Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap()
 }
 
-/// Removes all objects of an instance from the engine.
-async fn remove_all(instance: &str) {
+/// Removes the containers and volumes of an instance from the engine, of which a benchmark has hundreds.
+async fn remove_many(instance: &str) {
     let docker = docker().await;
     let filters = HashMap::from([("label".to_owned(), vec![format!("sandboxd.instance={instance}")])]);
     let deadline = Instant::now() + SOON;
