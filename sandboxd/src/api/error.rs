@@ -12,7 +12,7 @@ use sandbox_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use crate::model::echo::{Echo, cut};
-use crate::model::{FieldError, PublicError, Refusal, limits};
+use crate::model::{FieldError, FileRefusal, PublicError, Refusal, limits};
 use crate::service;
 
 /// Result of a handler.
@@ -276,7 +276,9 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = retry_after_seconds {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Self::Service(service::Error::Refused(Refusal::RangeEmpty { size_bytes })) = &self {
+        if let Self::Service(service::Error::Refused(Refusal::File(FileRefusal::RangeEmpty { size_bytes }))) =
+            &self
+        {
             let range = HeaderValue::try_from(format!("bytes */{size_bytes}"));
             response.headers_mut().extend(range.ok().map(|range| (CONTENT_RANGE, range)));
         }

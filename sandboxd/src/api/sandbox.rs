@@ -22,7 +22,7 @@ use crate::model::posture::Seccomp;
 use crate::model::sandbox::{IDLE_TTL_MS, env, map, ports, session_key};
 use crate::model::secret::secret_env;
 use crate::model::{Checkpoints, FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
-use crate::service::{self, Changes, Reconnected, SandboxView, Selection, Service};
+use crate::service::{self, Changes, Reconnected, SandboxView, Selection, Service, SpecError};
 
 /// Create or reconnect to a sandbox.
 ///
@@ -173,7 +173,7 @@ async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
 
 fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
     if let Some(image) = request.image.as_ref().filter(|image| !service.sandboxes().allows_image(image)) {
-        return Err(service::Error::ImageNotAllowed { image: image.clone() }.into());
+        return Err(service::Error::from(SpecError::ImageNotAllowed { image: image.clone() }).into());
     }
     let env = env("env", request.env.clone().unwrap_or_default())?;
     Ok(SandboxSpec {
@@ -202,7 +202,7 @@ fn idle_ttl_of(ms: u64) -> std::result::Result<Duration, FieldError> {
 fn runtime_of(name: Option<&str>) -> Result<Runtime> {
     let parsed = name.map_or(Ok(Runtime::default()), str::parse);
     parsed.map_err(|unknown: crate::model::sandbox::UnknownRuntime| {
-        ApiError::from(service::Error::UnknownRuntime { runtime: unknown.0 })
+        ApiError::from(service::Error::from(SpecError::UnknownRuntime { runtime: unknown.0 }))
     })
 }
 

@@ -16,8 +16,8 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use sandbox_api::SandboxId;
 
 use self::precondition::{is_not_modified, is_range_of, quoted};
-use crate::model::Refusal;
 use crate::model::files::{FileHeader, FilePath};
+use crate::model::{FileRefusal, Refusal};
 use crate::service::{Error, FileStream, Files};
 
 /// Response with a file's content.
@@ -40,7 +40,10 @@ pub(crate) async fn respond(
     let Opened { header, bytes, is_part } = open(files, id, path.clone(), request).await?;
     let etag = header.info.etag.as_deref();
     if !precondition::is_match(request, etag) {
-        return Err(Refusal::ConditionFailed { path: String::from_utf8_lossy(&path.0).into_owned() }.into());
+        return Err(Refusal::from(FileRefusal::ConditionFailed {
+            path: String::from_utf8_lossy(&path.0).into_owned(),
+        })
+        .into());
     }
     if is_not_modified(request, etag) {
         let headers = headers_of(&header, false);
@@ -68,7 +71,7 @@ async fn open(files: &Files, id: &SandboxId, path: FilePath, headers: &HeaderMap
                 return Ok(Opened { header, bytes, is_part: true });
             }
             // The range belongs to another version of the file, so the whole file is sent.
-            Ok(_) | Err(Error::Refused(Refusal::RangeEmpty { .. })) => {}
+            Ok(_) | Err(Error::Refused(Refusal::File(FileRefusal::RangeEmpty { .. }))) => {}
             Err(error) => return Err(error),
         }
     }
@@ -78,7 +81,7 @@ async fn open(files: &Files, id: &SandboxId, path: FilePath, headers: &HeaderMap
     let range = precondition::range(headers).filter(|range| range.is_empty_in(size_bytes));
     let is_wanted = precondition::is_match(headers, etag) && !is_not_modified(headers, etag);
     if range.is_some() && is_wanted && is_range_of(headers, etag) {
-        return Err(Refusal::RangeEmpty { size_bytes }.into());
+        return Err(Refusal::from(FileRefusal::RangeEmpty { size_bytes }).into());
     }
     Ok(Opened { header, bytes, is_part: false })
 }

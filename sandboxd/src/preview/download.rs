@@ -28,7 +28,7 @@ use super::upgrade::Held;
 use crate::content::{self, Content};
 use crate::model::download::{self, DownloadGrant};
 use crate::model::preview::LinkEnd;
-use crate::model::{Refusal, Resource, limits};
+use crate::model::{FileRefusal, Refusal, Resource, limits};
 use crate::service::{self, DownloadPermit, FileStream, Service};
 
 /// Other origins may not embed the response (Fetch standard, section 3.7).
@@ -85,8 +85,10 @@ fn error_of(error: &service::Error) -> PreviewError {
             PreviewError::Ended(LinkEnd::SandboxGone)
         }
         service::Error::Refused(Refusal::LimitReached { .. }) => PreviewError::TooManyDownloads,
-        service::Error::Refused(Refusal::RangeEmpty { size_bytes }) => PreviewError::NoRange(*size_bytes),
-        service::Error::Refused(Refusal::ConditionFailed { .. }) => PreviewError::Changed,
+        service::Error::Refused(Refusal::File(FileRefusal::RangeEmpty { size_bytes })) => {
+            PreviewError::NoRange(*size_bytes)
+        }
+        service::Error::Refused(Refusal::File(FileRefusal::ConditionFailed { .. })) => PreviewError::Changed,
         service::Error::Refused(_) => PreviewError::NoFile,
         error => {
             debug!(error = error as &dyn std::error::Error, "could not open the file of a download link");

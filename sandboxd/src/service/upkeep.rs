@@ -82,15 +82,28 @@ impl Service {
     async fn collect_chunks(&self) {
         let mut ticks = interval(limits::RECONCILE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut collected = Instant::now();
+        let (mut collected, mut is_full, mut made_room): (_, _, Option<Instant>) =
+            (Instant::now(), false, None);
         loop {
-            ticks.tick().await;
-            let is_due =
-                collected.elapsed() >= limits::COLLECT_EVERY || self.snapshots.needs_collection().await;
+            tokio::select! {
+                () = self.snapshots.disk_full() => {
+                    is_full = true;
+                    // If that did not help a moment ago, it hardly does now.
+                    if made_room.is_some_and(|at| at.elapsed() < limits::RECONCILE_EVERY) {
+                        continue;
+                    }
+                }
+                _ = ticks.tick() => {}
+            }
+            let is_due = is_full
+                || collected.elapsed() >= limits::COLLECT_EVERY
+                || self.snapshots.needs_collection().await;
             if !is_due || self.snapshots.open_store().await.is_err() {
                 continue;
             }
             collected = Instant::now();
+            made_room = is_full.then_some(collected).or(made_room);
+            is_full = false;
             if let Err(error) = self.snapshots.collect().await {
                 warn!(
                     error = &error as &dyn std::error::Error,

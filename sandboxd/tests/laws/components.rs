@@ -29,7 +29,18 @@ const COMPONENTS: [(&str, &str, &[&str]); 12] = [
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 5] = ["clock", "tasks", "Context", "Error", "Setup"];
+const SHARED: [&str; 10] = [
+    "clock",
+    "tasks",
+    "Context",
+    "Error",
+    "McpServerError",
+    "OwnershipError",
+    "Setup",
+    "SnapshotError",
+    "SpecError",
+    "StdinError",
+];
 
 /// The files of the service itself, which belong to no component.
 const FILES: [&str; 7] = ["clock", "context", "mod", "setup", "start", "tasks", "upkeep"];

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use sandboxd_model::command::StdinState;
 use sandboxd_model::echo::Echo;
-use sandboxd_model::{FieldError, Refusal, Resource};
+use sandboxd_model::{CommandRefusal, FieldError, FileRefusal, Refusal, Resource};
 
 /// A call to an agent failed.
 #[derive(Debug, Error)]
@@ -78,50 +78,58 @@ impl Error {
 fn refusal(kind: Kind) -> Refusal {
     match kind {
         Kind::CommandUnknown(_) => Refusal::NotFound(Resource::Command),
-        Kind::CommandDiffers(_) => Refusal::CommandDiffers,
+        Kind::CommandDiffers(_) => CommandRefusal::Differs.into(),
         Kind::StartFailed(fault) => {
-            Refusal::StartFailed { step: fault.step, errno: fault.errno, subject: fault.subject }
+            CommandRefusal::StartFailed { step: fault.step, errno: fault.errno, subject: fault.subject }
+                .into()
         }
         Kind::LimitReached(fault) => Refusal::LimitReached { limit: fault.limit, value: fault.value },
-        Kind::OutsideWorkspace(fault) => Refusal::OutsideWorkspace { path: fault.path },
+        Kind::OutsideWorkspace(fault) => FileRefusal::OutsideWorkspace { path: fault.path }.into(),
         Kind::FileUnknown(_) => Refusal::NotFound(Resource::File),
-        Kind::NotAFile(fault) => Refusal::NotAFile { path: fault.path },
+        Kind::NotAFile(fault) => FileRefusal::NotAFile { path: fault.path }.into(),
         Kind::TooLarge(fault) => {
             Refusal::TooLarge { what: format!("the file {}", Echo(&fault.path)), limit: fault.max_bytes }
         }
         Kind::TooMany(fault) => Refusal::TooMany { what: fault.what, limit: fault.limit },
-        Kind::NoSpace(fault) => Refusal::NoSpace { path: fault.path },
-        Kind::FileFailed(fault) => Refusal::FileFailed { path: fault.path, errno: fault.errno },
-        Kind::NotADirectory(fault) => Refusal::NotADirectory { path: fault.path },
-        Kind::ConditionFailed(fault) => Refusal::ConditionFailed { path: fault.path },
-        Kind::AlreadyThere(fault) => Refusal::AlreadyThere { path: fault.path },
-        Kind::NotEmpty(fault) => Refusal::NotEmpty { path: fault.path },
-        Kind::TextCount(fault) => Refusal::TextCount { edit: fault.edit, occurrences: fault.occurrences },
-        Kind::ArchiveBad(fault) => Refusal::ArchiveBad {
+        Kind::NoSpace(fault) => FileRefusal::NoSpace { path: fault.path }.into(),
+        Kind::FileFailed(fault) => FileRefusal::Failed { path: fault.path, errno: fault.errno }.into(),
+        Kind::NotADirectory(fault) => FileRefusal::NotADirectory { path: fault.path }.into(),
+        Kind::ConditionFailed(fault) => FileRefusal::ConditionFailed { path: fault.path }.into(),
+        Kind::AlreadyThere(fault) => FileRefusal::AlreadyThere { path: fault.path }.into(),
+        Kind::NotEmpty(fault) => FileRefusal::NotEmpty { path: fault.path }.into(),
+        Kind::TextCount(fault) => {
+            FileRefusal::TextCount { edit: fault.edit, occurrences: fault.occurrences }.into()
+        }
+        Kind::ArchiveBad(fault) => FileRefusal::ArchiveBad {
             member: String::from_utf8_lossy(&fault.member).into_owned(),
             problem: fault.problem,
-        },
-        Kind::RangeEmpty(fault) => Refusal::RangeEmpty { size_bytes: fault.size_bytes },
-        Kind::StdinNotOpen(fault) => {
-            Refusal::StdinNotOpen { state: stdin_state(fault.state()), written_bytes: fault.written_bytes }
         }
-        Kind::StdinStalled(fault) => Refusal::StdinStalled {
+        .into(),
+        Kind::RangeEmpty(fault) => FileRefusal::RangeEmpty { size_bytes: fault.size_bytes }.into(),
+        Kind::StdinNotOpen(fault) => CommandRefusal::StdinNotOpen {
+            state: stdin_state(fault.state()),
+            written_bytes: fault.written_bytes,
+        }
+        .into(),
+        Kind::StdinStalled(fault) => CommandRefusal::StdinStalled {
             waited: Duration::from_millis(fault.waited_ms),
             written_bytes: fault.written_bytes,
-        },
-        Kind::ReadOnlyUnavailable(fault) => Refusal::ReadOnlyUnavailable { errno: fault.errno },
+        }
+        .into(),
+        Kind::ReadOnlyUnavailable(fault) => CommandRefusal::ReadOnlyUnavailable { errno: fault.errno }.into(),
         Kind::TerminalUnknown(_) => Refusal::NotFound(Resource::Terminal),
         Kind::TerminalEnded(_) => Refusal::TerminalEnded,
         Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
         Kind::PortClosed(fault) => Refusal::PortClosed { port: fault.port },
         Kind::ConnectionUnknown(_) => Refusal::NotFound(Resource::Connection),
         Kind::NotPutBack(fault) => {
-            Refusal::NotPutBack { path: fault.path, files: fault.files, kept_in: fault.kept_in }
+            FileRefusal::NotPutBack { path: fault.path, files: fault.files, kept_in: fault.kept_in }.into()
         }
-        Kind::TreeRejected(fault) => Refusal::TreeRejected {
+        Kind::TreeRejected(fault) => FileRefusal::TreeRejected {
             path: String::from_utf8_lossy(&fault.path).into_owned(),
             problem: fault.problem,
-        },
+        }
+        .into(),
         Kind::FieldInvalid(fault) => FieldError::new(fault.field, fault.problem).into(),
     }
 }

@@ -18,7 +18,7 @@ use tonic::Streaming;
 
 use super::command::within;
 use super::{AgentHandle, Error};
-use sandboxd_model::{Refusal, limits};
+use sandboxd_model::{CommandRefusal, Refusal, limits};
 
 /// Bytes for a command, as they arrive from a caller.
 pub type StdinData = BoxStream<'static, io::Result<Bytes>>;
@@ -107,7 +107,8 @@ impl Sending {
     fn written_with(&self, cause: &Cause) -> u64 {
         match cause {
             Cause::Agent(Error::Refused(
-                Refusal::StdinNotOpen { written_bytes, .. } | Refusal::StdinStalled { written_bytes, .. },
+                Refusal::Command(CommandRefusal::StdinNotOpen { written_bytes, .. })
+                | Refusal::Command(CommandRefusal::StdinStalled { written_bytes, .. }),
             )) => (*written_bytes).clamp(self.written_bytes, self.sent_bytes),
             Cause::Agent(_) | Cause::Data(_) => self.written_bytes,
         }

@@ -53,7 +53,7 @@ pub use orphan::{Orphan, OrphanKind};
 pub use posture::Posture;
 pub use public_error::PublicError;
 pub use record::{CommandRecord, SandboxRecord, Stage};
-pub use refusal::{Refusal, Resource};
+pub use refusal::{CommandRefusal, FileRefusal, Refusal, Resource};
 pub use remote_store::{MASTER_KEY_BYTES, MasterKeys, RemoteLocation, RemoteStore, StoreFault};
 pub use resource_limits::{LimitProfile, ResourceLimits};
 pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};

@@ -24,6 +24,7 @@ pub struct Collection {
     packs: Packs,
     generation: Generation,
     keep_from: Generation,
+    is_partial: bool,
 }
 
 /// Result of a sweep.
@@ -43,22 +44,15 @@ pub struct Swept {
 
 impl Packs {
     /// Begins a collection. Afterwards, list the snapshots and [mark](Collection::mark) their chunks.
+    ///
+    /// The first one after the opening continues one that was interrupted: chunks that it has marked are not written again.
     pub async fn begin_collection(&self) -> Result<Collection, Error> {
-        let generation = self.index().begin_collection().await.map_err(Error::Index)?;
-        Ok(self.collection(generation))
-    }
-
-    /// Continues the last collection that began, or the generation before the first. Like after
-    /// [`Self::begin_collection`], the snapshots are listed now, and all of their chunks are marked. Those that were marked
-    /// before are not written again.
-    pub async fn resume_collection(&self) -> Result<Collection, Error> {
-        let generation = self.index().generation().await.map_err(Error::Index)?;
-        Ok(self.collection(generation))
-    }
-
-    fn collection(&self, generation: Generation) -> Collection {
+        let is_first = self.take_first_collection();
+        let last = self.index().generation().await.map_err(Error::Index)?;
+        let generation = self.index().begin_collection(is_first).await.map_err(Error::Index)?;
         let keep_from = self.leases().advance(generation);
-        Collection { packs: self.clone(), generation, keep_from }
+        let is_partial = generation == last || keep_from < generation;
+        Ok(Collection { packs: self.clone(), generation, keep_from, is_partial })
     }
 
     /// Removes packs that the index does not have and no writer is about to record: those of writers that were dropped, and
@@ -95,6 +89,12 @@ impl Collection {
     /// Number of the collection.
     pub fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// Whether it keeps some chunks that no snapshot has: those that were stored since it was interrupted, or that a writer
+    /// may refer to. The next one may remove them.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// Marks chunks as in use. Returns for each whether the index has it: one that it does not have is lost.
@@ -235,6 +235,7 @@ impl<'c> Sweep<'c> {
 
     async fn finish(mut self) -> Result<Swept, Error> {
         self.seal().await?;
+        self.collection.packs.index().finish_collection().await.map_err(Error::Index)?;
         Ok(self.swept)
     }
 }

@@ -105,6 +105,9 @@ pub enum Error {
     /// An earlier call of this writer failed or was cancelled, so chunks of it are lost.
     #[error("the writer cannot continue after a call that failed")]
     WriterFailed,
+    /// A check has removed damaged chunks meanwhile, of which this writer may have found some.
+    #[error("a check has removed damaged chunks meanwhile")]
+    ChunksLost,
     /// The state dir's directory of packs cannot be used.
     #[error("the directory {} cannot be used", path.display())]
     Directory {
@@ -130,12 +133,23 @@ impl Error {
         }
     }
 
+    /// Whether a disk is full.
+    pub fn is_full(&self) -> bool {
+        let mut causes =
+            std::iter::successors(Some(self as &(dyn std::error::Error + 'static)), |error| error.source());
+        causes.any(|cause| {
+            let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            matches!(kind, Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
+        })
+    }
+
     /// Whether the same call can succeed later without a repair. False if data is missing or damaged.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Unavailable { .. }
             | Self::Unread { .. }
             | Self::Index(_)
+            | Self::ChunksLost
             | Self::Directory { .. }
             | Self::System(_) => true,
             Self::Missing { .. }

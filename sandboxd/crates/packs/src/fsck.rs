@@ -261,7 +261,7 @@ impl Packs {
             self.settle(copy.info.name);
         }
         // The index is changed first, as in a sweep.
-        self.index().remove_pack(old, None).await.map_err(Error::Index)?;
+        self.lose_pack(old).await?;
         let (from, to) = (pack_path(old), quarantine_path(old));
         self.store().rename(&from, &to).await.map_err(Error::of_store(&from))?;
         report(Finding::Quarantined { pack: old, intact_chunks });
@@ -283,7 +283,7 @@ impl Packs {
                     continue;
                 }
                 if options.rebuild_index {
-                    self.index().remove_pack(pack, None).await.map_err(Error::Index)?;
+                    self.lose_pack(pack).await?;
                 }
                 report(Finding::MissingPack { pack });
             }

@@ -83,8 +83,11 @@ pub trait Index: Debug + Send + Sync + 'static {
     /// The current generation.
     async fn generation(&self) -> Result<Generation, IndexError>;
 
-    /// Increases the generation by one and returns it.
-    async fn begin_collection(&self) -> Result<Generation, IndexError>;
+    /// Begins a collection and returns its generation. With `continues`, that is the last one if it has not finished.
+    async fn begin_collection(&self, continues: bool) -> Result<Generation, IndexError>;
+
+    /// Notes that the last collection has finished.
+    async fn finish_collection(&self) -> Result<(), IndexError>;
 
     /// Up to `limit` packs in order of their names, after the name `after`. The chunks with a mark from `keep_from` on are
     /// in use.

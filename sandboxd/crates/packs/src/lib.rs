@@ -33,11 +33,12 @@
 //!
 //! - The lease is held until the snapshot is among those that step 2 lists.
 //! - Every chunk of a snapshot passes through its writer, by [`Writer::put_all`] or [`Writer::claim`]: a directory's chunk
-//!   does not protect the chunks that it names.
+//!   does not protect the chunks that it names. Chunks that a snapshot shares with another one need not, as long as that one
+//!   stays among those of step 2.
 //! - A snapshot that is being restored or copied stays among those of step 2.
 //!
-//! Leases are in memory. After a restart no writer is left, and [`Packs::resume_collection`] continues the last collection:
-//! chunks that it has marked are not written again. One process at a time uses a store.
+//! Leases are in memory. After a restart no writer is left, and the first [`Packs::begin_collection`] continues a collection
+//! that was interrupted: chunks that it has marked are not written again. One process at a time uses a store.
 
 mod cache;
 mod collection;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path as FsPath;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,9 @@ struct Inner {
     under_way: Mutex<HashMap<Hash, Instant>>,
     /// A sweep removes packs that a check has seen and is about to record, so one of them works at a time.
     maintenance: Semaphore,
+    has_collected: AtomicBool,
+    /// How often a check has removed chunks from the index, whether they are in use or not.
+    losses: AtomicU64,
 }
 
 impl Packs {
@@ -55,6 +59,8 @@ impl Packs {
             cache: TreeCache::default(),
             under_way: Mutex::default(),
             maintenance: Semaphore::new(1),
+            has_collected: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
         };
         let packs = Self { inner: Arc::new(inner) };
         if !packs.is_complete().await? && packs.has_no_packs().await? {
@@ -100,6 +106,23 @@ impl Packs {
 
     pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.inner.leases
+    }
+
+    /// Whether no collection has begun since the opening. Later calls return false.
+    pub(crate) fn take_first_collection(&self) -> bool {
+        !self.inner.has_collected.swap(true, Ordering::Relaxed)
+    }
+
+    /// How often chunks that may be in use were removed. A writer whose chunks were found before a loss may miss some.
+    pub(crate) fn losses(&self) -> u64 {
+        self.inner.losses.load(Ordering::SeqCst)
+    }
+
+    /// Removes a pack that is damaged or missing, and its chunks, from the index.
+    pub(crate) async fn lose_pack(&self, pack: Hash) -> Result<(), Error> {
+        let removed = self.index().remove_pack(pack, None).await;
+        self.inner.losses.fetch_add(1, Ordering::SeqCst);
+        removed.map(drop).map_err(Error::Index)
     }
 
     /// Waits until no other maintenance is running.

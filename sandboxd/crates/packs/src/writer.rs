@@ -36,6 +36,8 @@ pub struct Writer {
     /// Position of each chunk in the open pack.
     positions: HashMap<Hash, usize>,
     has_failed: bool,
+    /// See [`Packs::losses`], at the beginning.
+    losses: u64,
     new_chunks: u64,
     new_bytes: u64,
 }
@@ -61,8 +63,8 @@ impl Packs {
 
 impl Writer {
     fn new(packs: Packs, lease: Lease) -> Self {
-        let positions = HashMap::new();
-        Self { packs, lease, pack: None, positions, has_failed: false, new_chunks: 0, new_bytes: 0 }
+        let (positions, losses) = (HashMap::new(), packs.losses());
+        Self { packs, lease, pack: None, positions, has_failed: false, losses, new_chunks: 0, new_bytes: 0 }
     }
 
     /// Returns for each chunk whether it is stored already. Those are protected from collections while the writer or its
@@ -122,6 +124,10 @@ impl Writer {
     pub async fn finish(mut self) -> Result<Finished, Error> {
         self.check_usable()?;
         self.seal().await?;
+        // A chunk that was found at first may be among the lost ones.
+        if self.packs.losses() != self.losses {
+            return Err(Error::ChunksLost);
+        }
         let Self { new_chunks, new_bytes, lease, .. } = self;
         Ok(Finished { new_chunks, new_bytes, lease })
     }

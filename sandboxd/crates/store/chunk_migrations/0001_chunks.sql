@@ -24,8 +24,10 @@ CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     -- Number of the last collection.
     generation INTEGER NOT NULL,
+    -- Whether it has not finished: 0 or 1.
+    is_collecting INTEGER NOT NULL,
     -- Whether all packs are listed: 0 or 1.
     is_complete INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO state VALUES (1, 0, 0);
+INSERT INTO state VALUES (1, 0, 0, 0);

@@ -32,7 +32,7 @@ use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
 use crate::model::secret::{SECRET_BYTES, Secret};
-use crate::model::{CommandRecord, CommandSpec, Ended, Refusal, Resource, limits};
+use crate::model::{CommandRecord, CommandRefusal, CommandSpec, Ended, Refusal, Resource, limits};
 use crate::store::Store;
 
 /// SIGTERM of signal(7).
@@ -113,7 +113,7 @@ impl Commands {
             return Ok(None);
         };
         if record.digest.is_some_and(|recorded| recorded != digest) {
-            return Err(Refusal::CommandDiffers.into());
+            return Err(Refusal::from(CommandRefusal::Differs).into());
         }
         match in_use.agent().inspect(&spec.id).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {

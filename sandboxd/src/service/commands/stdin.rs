@@ -11,8 +11,9 @@ use sandbox_api::{CommandId, SandboxId};
 
 use super::{Commands, Error};
 use crate::agent::{self, Cause, Unfinished};
-use crate::model::Refusal;
 use crate::model::command::StdinState;
+use crate::model::{CommandRefusal, Refusal};
+use crate::service::StdinError;
 
 impl Commands {
     /// Writes to the standard input of a command, and closes it afterwards if `close` is set. If the caller disconnects,
@@ -35,7 +36,11 @@ impl Commands {
                 let is_unknown = matches!(error, Error::Refused(Refusal::NotFound(_)));
                 // A command that only the history knows has ended.
                 if is_unknown && self.history.recorded(sandbox.id(), command).await?.is_some() {
-                    return Err(Refusal::StdinNotOpen { state: StdinState::Ended, written_bytes: 0 }.into());
+                    return Err(Refusal::from(CommandRefusal::StdinNotOpen {
+                        state: StdinState::Ended,
+                        written_bytes: 0,
+                    })
+                    .into());
                 }
                 Err(error)
             }
@@ -45,15 +50,18 @@ impl Commands {
 
 fn error_of(Unfinished { written_bytes, cause }: Unfinished) -> Error {
     match cause {
-        Cause::Agent(agent::Error::Refused(Refusal::StdinNotOpen { state, .. })) => {
-            Refusal::StdinNotOpen { state, written_bytes }.into()
-        }
-        Cause::Agent(agent::Error::Refused(Refusal::StdinStalled { waited, .. })) => {
-            Refusal::StdinStalled { waited, written_bytes }.into()
-        }
+        Cause::Agent(agent::Error::Refused(Refusal::Command(CommandRefusal::StdinNotOpen {
+            state, ..
+        }))) => Refusal::Command(CommandRefusal::StdinNotOpen { state, written_bytes }).into(),
+        Cause::Agent(agent::Error::Refused(Refusal::Command(CommandRefusal::StdinStalled {
+            waited,
+            ..
+        }))) => Refusal::Command(CommandRefusal::StdinStalled { waited, written_bytes }).into(),
         Cause::Agent(agent::Error::Refused(refusal)) => refusal.into(),
-        Cause::Agent(source) => Error::StdinBroken { written_bytes, source },
-        Cause::Data(source) if source.kind() == io::ErrorKind::TimedOut => Error::StdinLate { written_bytes },
-        Cause::Data(source) => Error::StdinCut { written_bytes, source },
+        Cause::Agent(source) => Error::Stdin(StdinError::Broken { written_bytes, source }),
+        Cause::Data(source) if source.kind() == io::ErrorKind::TimedOut => {
+            Error::Stdin(StdinError::Late { written_bytes })
+        }
+        Cause::Data(source) => Error::Stdin(StdinError::Cut { written_bytes, source }),
     }
 }

@@ -80,7 +80,8 @@ impl Error {
     /// Whether the connection to the sandbox ended during the request or before it.
     pub fn is_interrupted(&self) -> bool {
         match self {
-            Self::Agent { source } | Self::StdinBroken { source, .. } => source.is_broken(),
+            Self::Agent { source } => source.is_broken(),
+            Self::Stdin(error) => error.is_interrupted(),
             Self::ConcurrentTransitions => true,
             _ => false,
         }
@@ -101,16 +102,8 @@ impl Error {
         match self {
             Self::Engine(error) => error.advice(),
             Self::Store(error) => error.advice(),
-            Self::SnapshotStoreClosed { fault, .. } => fault.advice(),
-            Self::OtherEngine { .. } => Some(
-                "mount the engine's data root and start again; if its files are permanently lost, `sandboxd accept-engine` keeps the sandboxes as lost and lets the daemon start",
-            ),
-            Self::OtherInstance { .. } => Some(
-                "restore the instance.key that belongs to the database, or move the database away to take the sandboxes back from the engine's labels",
-            ),
-            Self::AnotherDaemon => Some(
-                "stop that daemon, which may run on another machine or with a copy of this state dir; each installation needs a key of its own",
-            ),
+            Self::Snapshot(error) => error.advice(),
+            Self::Ownership(error) => error.advice(),
             _ => None,
         }
     }

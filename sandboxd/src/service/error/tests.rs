@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::engine::DiskFault;
-use crate::model::{FieldError, Resource};
+use crate::model::{FieldError, Resource, limits};
 
 /// Code, details in the order of their names, and message.
 fn response(error: &Error) -> String {
@@ -226,27 +226,31 @@ fn errors_of_the_service_have_details() {
     let absent = engine::Error::Absent { call: "pull", source: said(404) };
     assert_responses([
         (
-            Error::UnknownRuntime { runtime: "cobol\n".into() },
+            Error::Spec(SpecError::UnknownRuntime { runtime: "cobol\n".into() }),
             r#"refused {"field":"runtime","value":"cobol\n"} the runtime "cobol\n" is not offered, only node24 and python3.13"#,
         ),
         (
-            Error::ImageNotAllowed { image: "evil".into() },
+            Error::Spec(SpecError::ImageNotAllowed { image: "evil".into() }),
             r#"refused {"field":"image","value":"evil"} the image "evil" is not allowed here; see SANDBOXD_ALLOWED_IMAGES"#,
         ),
         (
-            Error::SnapshotsFull { max_bytes: 5 << 20 },
+            Error::Snapshot(SnapshotError::Full { max_bytes: 5 << 20 }),
             r#"capacity_exhausted {"limit":"snapshotBytes","value":5242880} the stored snapshots have reached 5 MiB, which SANDBOXD_SNAPSHOTS_MB allows; delete some"#,
         ),
         (
-            Error::ImageUnavailable { image: "gone".into(), source: absent },
+            Error::Snapshot(SnapshotError::NoSpace { source: io_error().into() }),
+            "insufficient_storage {} the disk of the stored snapshots is full; the operator must free some space",
+        ),
+        (
+            Error::Spec(SpecError::ImageUnavailable { image: "gone".into(), source: absent }),
             r#"refused {"field":"image","value":"gone"} the image "gone" is not on the engine and cannot be pulled"#,
         ),
         (
-            Error::OpenNotAllowed,
+            Error::Spec(SpecError::OpenNotAllowed),
             r#"forbidden {"field":"network.mode"} the network mode `open` is not allowed here; SANDBOXD_ALLOW_OPEN_NETWORK=1 allows it"#,
         ),
         (
-            Error::NetworkHeld,
+            Error::Spec(SpecError::NetworkHeld),
             r#"wrong_state {"field":"network.mode"} the network mode changes from or to `open` only while the sandbox is parked; park it first"#,
         ),
         (
@@ -258,23 +262,23 @@ fn errors_of_the_service_have_details() {
             r#"wrong_state {"path":"d"} the directory "d" is not empty; only an empty directory can be replaced"#,
         ),
         (
-            Error::StdinLate { written_bytes: 6 },
+            Error::Stdin(StdinError::Late { written_bytes: 6 }),
             r#"deadline_exceeded {"field":"body","writtenBytes":6} nothing was sent for 300s; 6 bytes were written"#,
         ),
         (
-            Error::StdinCut { written_bytes: 6, source: io_error() },
+            Error::Stdin(StdinError::Cut { written_bytes: 6, source: io_error() }),
             r#"invalid_request {"field":"body","writtenBytes":6} the body could not be read to its end; 6 bytes were written"#,
         ),
         (
-            Error::StdinBroken { written_bytes: 6, source: away() },
+            Error::Stdin(StdinError::Broken { written_bytes: 6, source: away() }),
             r#"unavailable {"writtenBytes":6} the sandbox did not answer; at least 6 bytes were written"#,
         ),
         (
-            Error::StdinBroken { written_bytes: 6, source: failed() },
+            Error::Stdin(StdinError::Broken { written_bytes: 6, source: failed() }),
             r#"internal {"writtenBytes":6} the sandbox did not answer; at least 6 bytes were written"#,
         ),
         (
-            Error::StdinBroken { written_bytes: 6, source: late() },
+            Error::Stdin(StdinError::Broken { written_bytes: 6, source: late() }),
             r#"deadline_exceeded {"writtenBytes":6} the sandbox did not answer; at least 6 bytes were written"#,
         ),
         (
@@ -298,14 +302,14 @@ fn errors_of_the_service_have_details() {
             r#"wrong_state {"state":"lost"} the sandbox is lost: its files are missing on the engine; restore its volume or disk there, or delete the sandbox to create a new one"#,
         ),
         (
-            Error::PresentDamaged {
+            Error::Snapshot(SnapshotError::PresentDamaged {
                 snapshot: Some("snap_0123456789abcdef".parse().unwrap()),
                 source: io_error().into(),
-            },
+            }),
             r#"refused {"snapshotId":"snap_0123456789abcdef"} the last snapshot of the sandbox, snap_0123456789abcdef, is damaged; run `sandboxd fsck`, and try again"#,
         ),
         (
-            Error::PresentDamaged { snapshot: None, source: io_error().into() },
+            Error::Snapshot(SnapshotError::PresentDamaged { snapshot: None, source: io_error().into() }),
             "refused {} stored data that the sandbox's files share with a snapshot is damaged; run `sandboxd fsck`, and try again",
         ),
         (Error::NoDisks, "unavailable {} the sandbox's disk cannot be used: disks do not work here any more"),
@@ -327,16 +331,19 @@ fn errors_of_the_service_have_details() {
             r#"unavailable {"missing":"engine"} sandboxd is starting: engine is not ready"#,
         ),
         (
-            Error::OtherEngine { sandboxes: 3 },
+            Error::Ownership(OwnershipError::OtherEngine { sandboxes: 3 }),
             r#"unavailable {"missing":"marker"} this engine has none of the 3 sandboxes that the database lists, and no marker of this installation"#,
         ),
         (
-            Error::OtherInstance { recorded: "a".into(), found: "b".into() },
+            Error::Ownership(OwnershipError::OtherInstance { recorded: "a".into(), found: "b".into() }),
             "unavailable {} the database belongs to the instance a, and instance.key is that of b",
         ),
-        (Error::AnotherDaemon, "unavailable {} another sandboxd with this instance key uses this engine"),
         (
-            Error::Superseded,
+            Error::Ownership(OwnershipError::AnotherDaemon),
+            "unavailable {} another sandboxd with this instance key uses this engine",
+        ),
+        (
+            Error::Ownership(OwnershipError::Superseded),
             "unavailable {} another sandboxd with this instance key was started after this one, which no longer acts",
         ),
         (
@@ -402,7 +409,7 @@ fn an_unavailable_agent_or_store_is_not_a_bug() {
 #[test]
 fn only_a_lost_connection_interrupts_a_request() {
     assert!(Error::from(away()).is_interrupted());
-    assert!(Error::StdinBroken { written_bytes: 0, source: away() }.is_interrupted());
+    assert!(Error::Stdin(StdinError::Broken { written_bytes: 0, source: away() }).is_interrupted());
     assert!(Error::ConcurrentTransitions.is_interrupted());
     assert!(!Error::from(late()).is_interrupted());
     assert!(!refused(Kind::CommandUnknown(command())).is_interrupted());
@@ -413,6 +420,6 @@ fn a_start_is_retried_only_if_its_fault_may_be_temporary() {
     assert!(Error::from(away()).is_retried_at_start());
     assert!(Error::from(engine::Error::NoAnswer { address: "s".into() }).is_retried_at_start());
     assert!(!Error::from(failed()).is_retried_at_start());
-    assert!(!Error::AnotherDaemon.is_retried_at_start());
+    assert!(!Error::Ownership(OwnershipError::AnotherDaemon).is_retried_at_start());
     assert!(!refused(Kind::TerminalEnded(terminal())).is_retried_at_start());
 }

@@ -22,7 +22,7 @@ use crate::model::files::{
     ByteRange, Change, Compression, Edited, FileHeader, FileInfo, FilePage, FilePath, FileTarget, Found,
     GlobOptions, GrepMatch, GrepOptions, ListOptions, NewFile, TextEdits, Unpacked, Written,
 };
-use crate::model::{Refusal, Resource, limits};
+use crate::model::{FileRefusal, Refusal, Resource, limits};
 
 /// Error of an upload.
 #[derive(Debug)]
@@ -145,7 +145,9 @@ impl Files {
     ) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         in_use.agent().move_file(from, to, overwrite).await.map_err(|error| match error {
-            agent::Error::Refused(Refusal::NotEmpty { path }) => Error::NotReplaced { path },
+            agent::Error::Refused(Refusal::File(FileRefusal::NotEmpty { path })) => {
+                Error::NotReplaced { path }
+            }
             error => error.into(),
         })?;
         self.snapshots.note_files(in_use.sandbox());

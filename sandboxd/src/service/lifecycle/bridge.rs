@@ -10,6 +10,7 @@ use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::engine::NO_NETWORK;
 use crate::model::{NetworkPolicy, SandboxRecord, Stage};
+use crate::service::SpecError;
 
 /// Suffix of the bridge's name, after the name of the publishers' network.
 const SUFFIX: &str = "open";
@@ -18,7 +19,7 @@ impl Lifecycle {
     /// Returns an error if the operator does not allow this network.
     pub(super) fn check_network(&self, network: &NetworkPolicy) -> Result<(), Error> {
         if network.is_open() && !self.setup.open_network {
-            return Err(Error::OpenNotAllowed);
+            return Err(SpecError::OpenNotAllowed.into());
         }
         Ok(())
     }
@@ -32,7 +33,7 @@ impl Lifecycle {
         self.check_network(wanted)?;
         let SandboxRecord { stage, spec, .. } = sandbox.record();
         if wanted.is_open() != spec.network.is_open() && stage != Stage::Parked {
-            return Err(Error::NetworkHeld);
+            return Err(SpecError::NetworkHeld.into());
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::order::{Exclusive, Running, State};
 use super::{Error, Lifecycle};
 use crate::agent::AgentHandle;
 use crate::model::{Refusal, Resource, limits};
+use crate::service::SnapshotError;
 
 /// A running sandbox that nothing else uses until this is dropped.
 pub(in crate::service) struct ExclusiveUse {
@@ -99,7 +100,7 @@ impl Lifecycle {
         match timeout(limits::UNBLOCK, blocked.wait_for(|blocked| !blocked.contains(id))).await {
             // The sender lives as long as `self`.
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::Blocked),
+            Err(_) => Err(SnapshotError::Blocked.into()),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::{Error, Lifecycle};
 use crate::engine;
 use crate::model::layout::DEFAULT_IMAGE;
 use crate::model::{CaBundle, Transport};
+use crate::service::SpecError;
 
 impl Lifecycle {
     /// Whether requests can be served.
@@ -104,6 +105,9 @@ impl Lifecycle {
         if self.engine.has_image(&image).await? {
             return Ok(());
         }
-        self.engine.pull(&image).await.map_err(|source| Error::ImageUnavailable { image, source })
+        self.engine
+            .pull(&image)
+            .await
+            .map_err(|source| Error::Spec(SpecError::ImageUnavailable { image, source }))
     }
 }

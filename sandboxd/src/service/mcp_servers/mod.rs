@@ -16,7 +16,7 @@ use sandbox_api::SandboxId;
 use super::clock::now_ms;
 use super::lifecycle::Lifecycle;
 use super::tasks::Tasks;
-use super::{Context, Error};
+use super::{Context, Error, McpServerError};
 use crate::model::mcp::{McpApproval, McpServerRecord, McpServerSpec};
 use crate::model::{Refusal, Resource, SessionKey, limits};
 use crate::store::Store;
@@ -85,11 +85,11 @@ impl McpServers {
     ) -> Result<McpServerView, Error> {
         let _changing = self.changing.lock().await;
         if own_key::is_own(&self.session_key(id)?) {
-            return Err(Error::McpServerNested);
+            return Err(McpServerError::Nested.into());
         }
         match self.get(id, &name) {
             Ok(found) if found.record.spec == spec => return Ok(found),
-            Ok(_) => return Err(Error::McpServerExists { name }),
+            Ok(_) => return Err(McpServerError::Exists { name }.into()),
             Err(Error::Refused(Refusal::NotFound(Resource::McpServer))) => {}
             Err(error) => return Err(error),
         }

@@ -9,8 +9,8 @@ use crate::model::SandboxSpec;
 use crate::model::mcp::McpServerRecord;
 use crate::model::network::NetworkRequest;
 use crate::model::secret::SECRET_BYTES;
-use crate::service::Error;
 use crate::service::lifecycle::{Changes, Reconnected, Sandbox};
+use crate::service::{Error, McpServerError, SpecError};
 
 impl McpServers {
     /// Prepares the sandbox in which a server runs, and returns it: the one that the server belongs to, or its own.
@@ -32,7 +32,7 @@ impl McpServers {
             return if is_same {
                 Ok(opened.id)
             } else {
-                Err(Error::McpServerOutdated { sandbox: opened.id })
+                Err(Error::McpServer(McpServerError::Outdated { sandbox: opened.id }))
             };
         }
         // The registration was removed meanwhile, when there was no sandbox to delete yet.
@@ -46,7 +46,7 @@ impl McpServers {
         let network = NetworkRequest::replacing(spec.network.clone());
         let changes = Changes { network: Some(network), ..Changes::default() };
         match self.lifecycle.create_or_reconnect(spec.clone(), &changes).await {
-            Err(Error::NetworkHeld) => {}
+            Err(Error::Spec(SpecError::NetworkHeld)) => {}
             done => return done,
         }
         if let Some(own) = self.own_sandbox(record)? {
@@ -77,7 +77,7 @@ impl McpServers {
         let Some(network) = self.other_network(own) else { return Ok(()) };
         let change = || self.lifecycle.change_network(own.id(), NetworkRequest::replacing(network.clone()));
         match change().await {
-            Err(Error::NetworkHeld) => {}
+            Err(Error::Spec(SpecError::NetworkHeld)) => {}
             done => return done.map(drop),
         }
         self.lifecycle.park(own.id(), true).await?;

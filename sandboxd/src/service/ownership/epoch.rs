@@ -9,6 +9,7 @@ use super::random_id::random_id;
 use super::{Error, Ownership};
 use crate::engine::{Epoch, Volumes};
 use crate::model::limits;
+use crate::service::OwnershipError;
 use crate::{seam, store};
 
 /// Interval between two checks whether another daemon's helper has ended.
@@ -27,7 +28,7 @@ impl Ownership {
         let deadline = Instant::now() + limits::OTHER_DAEMON_WAIT;
         while self.engine.disks_helper_runs().await? {
             if Instant::now() > deadline {
-                return Err(Error::AnotherDaemon);
+                return Err(OwnershipError::AnotherDaemon.into());
             }
             sleep(POLL).await;
         }
@@ -66,7 +67,7 @@ impl Ownership {
                 None => {}
             }
         }
-        Err(Error::AnotherDaemon)
+        Err(OwnershipError::AnotherDaemon.into())
     }
 
     async fn remove_epochs_before(&self, volumes: &Volumes, number: u64) {

@@ -14,7 +14,7 @@ use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
 use self::random_id::random_id;
-use super::{Context, Error};
+use super::{Context, Error, OwnershipError};
 use crate::engine::{Engine, Epoch, Volumes};
 use crate::model::{Instance, OrphanKind};
 use crate::seam;
@@ -119,7 +119,11 @@ impl Ownership {
         let mut before = self.store.identity().await?;
         let found = self.instance.id();
         if let Some(recorded) = before.instance.as_ref().filter(|recorded| *recorded != found) {
-            return Err(Error::OtherInstance { recorded: recorded.clone(), found: found.to_owned() });
+            return Err(OwnershipError::OtherInstance {
+                recorded: recorded.clone(),
+                found: found.to_owned(),
+            }
+            .into());
         }
         let volumes = self.engine.volumes().await?;
         let known = self.store.sandboxes().await?.into_iter().map(|record| record.id).collect();
@@ -170,7 +174,7 @@ impl Ownership {
             _ => {}
         }
         if !known.is_empty() && !self.has_any_of(volumes, known).await? {
-            return Err(Error::OtherEngine { sandboxes: known.len() });
+            return Err(OwnershipError::OtherEngine { sandboxes: known.len() }.into());
         }
         if let Some(found) = &volumes.marker {
             return Ok(found.clone());
@@ -213,7 +217,7 @@ impl Ownership {
                     "another sandboxd with this instance key was started after this one; this one stops acting"
                 );
             }
-            return Err(Error::Superseded);
+            return Err(OwnershipError::Superseded.into());
         }
         if volumes.marker.as_ref() != Some(&claim.marker) {
             self.restore_marker(volumes, &claim).await?;
@@ -233,7 +237,7 @@ impl Ownership {
         // From the store, because the registry is empty during a start.
         let known = self.store.sandboxes().await?.into_iter().map(|record| record.id).collect();
         let marker = match self.marker_for(volumes, Some(&claim.marker), &known).await {
-            Err(error @ Error::OtherEngine { sandboxes }) => {
+            Err(error @ Error::Ownership(OwnershipError::OtherEngine { sandboxes })) => {
                 if self.set_standing(Standing::Foreign { sandboxes }) {
                     warn!(
                         error = &error as &dyn std::error::Error,
@@ -258,7 +262,7 @@ impl Ownership {
     pub(in crate::service) async fn ensure_owned(&self) -> Result<(), Error> {
         match self.standing() {
             Standing::Ours => Ok(()),
-            Standing::Superseded => Err(Error::Superseded),
+            Standing::Superseded => Err(Error::Ownership(OwnershipError::Superseded)),
             Standing::Unverified | Standing::Foreign { .. } => self.verify().await,
         }
     }
@@ -267,14 +271,20 @@ impl Ownership {
     pub(in crate::service) fn check(&self) -> Result<(), Error> {
         match self.standing() {
             Standing::Ours | Standing::Unverified => Ok(()),
-            Standing::Foreign { sandboxes } => Err(Error::OtherEngine { sandboxes }),
-            Standing::Superseded => Err(Error::Superseded),
+            Standing::Foreign { sandboxes } => {
+                Err(Error::Ownership(OwnershipError::OtherEngine { sandboxes }))
+            }
+            Standing::Superseded => Err(Error::Ownership(OwnershipError::Superseded)),
         }
     }
 
     /// Returns an error if a newer daemon owns the engine.
     pub(in crate::service) fn check_not_superseded(&self) -> Result<(), Error> {
-        if self.standing() == Standing::Superseded { Err(Error::Superseded) } else { Ok(()) }
+        if self.standing() == Standing::Superseded {
+            Err(Error::Ownership(OwnershipError::Superseded))
+        } else {
+            Ok(())
+        }
     }
 
     /// Clears the times since when objects have been orphans: a time from before the state dir was restored means nothing.

@@ -19,6 +19,7 @@ use crate::egress::PublishedAt;
 use crate::engine::{FoundPublisher, Published, PublisherPlan};
 use crate::metrics::Repair;
 use crate::model::{Refusal, Resource, Stage, Transport, limits};
+use crate::service::SpecError;
 use crate::service::lifecycle::Sandbox;
 
 /// Image of publishers if the operator sets none and this one is available.
@@ -232,7 +233,8 @@ impl Previews {
         let choose = || async {
             if let Some(image) = &self.setup.proxy_image {
                 if !self.engine.has_image(image).await? {
-                    let unavailable = |source| Error::ImageUnavailable { image: image.clone(), source };
+                    let unavailable =
+                        |source| Error::Spec(SpecError::ImageUnavailable { image: image.clone(), source });
                     self.engine.pull(image).await.map_err(unavailable)?;
                 }
                 return Ok(image.clone());

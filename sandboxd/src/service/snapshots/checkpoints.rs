@@ -14,8 +14,8 @@ use super::one_at_a_time::Busy;
 use super::{SnapshotRequest, Snapshots};
 use crate::agent::AgentHandle;
 use crate::model::{Checkpoints, CommandSpec, limits};
-use crate::service::Error;
 use crate::service::lifecycle::{Act, DueCheckpoint, InUseMark, Sandbox};
+use crate::service::{Error, SnapshotError};
 
 impl Snapshots {
     /// Notes that a command has started in a sandbox.
@@ -129,7 +129,7 @@ impl Snapshots {
         };
         self.check_room().await?;
         if self.lifecycle.is_blocked(sandbox.id()) {
-            return Err(Error::Blocked);
+            return Err(SnapshotError::Blocked.into());
         }
         let Some(settings) = settings_of(sandbox) else { return Ok(()) };
         // Prevents parking, but does not count as use.
@@ -172,7 +172,7 @@ impl Snapshots {
         let surplus = self.store.surplus_checkpoints(id, keep, limits::EXPIRED_SNAPSHOTS).await?;
         for record in surplus {
             match self.delete_now(&record.id).await {
-                Ok(()) | Err(Error::SnapshotInUse) => {}
+                Ok(()) | Err(Error::Snapshot(SnapshotError::InUse)) => {}
                 Err(error) => return Err(error),
             }
         }

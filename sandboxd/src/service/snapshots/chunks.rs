@@ -10,7 +10,8 @@ use snapshot_format::{ChunkSource, Hash, ReadError};
 
 use super::index::StoredIndex;
 use crate::packs::{self, CheckOptions, Packs};
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
+use crate::store;
 
 /// Name of the directory with packs in the state dir.
 const PACKS_DIR: &str = "snapshots";
@@ -83,18 +84,33 @@ impl ChunkSource for PackSource {
 
 impl From<packs::Error> for Error {
     fn from(source: packs::Error) -> Self {
-        match source.is_unavailable() {
-            true => Self::SnapshotStore { source: Box::new(source) },
-            false => Self::SnapshotDamaged { source: Box::new(source) },
-        }
+        let (is_full, is_unavailable) = (is_full(&source), source.is_unavailable());
+        let source = Box::new(source);
+        let error = match (is_full, is_unavailable) {
+            (true, _) => SnapshotError::NoSpace { source },
+            (false, true) => SnapshotError::StoreFailed { source },
+            (false, false) => SnapshotError::Damaged { source },
+        };
+        error.into()
     }
+}
+
+/// Whether the disk of the packs, or that of their index, is full.
+fn is_full(error: &packs::Error) -> bool {
+    let is_index_full = match error {
+        packs::Error::Index(source) => {
+            source.downcast_ref::<store::Error>().is_some_and(|error| error.kind() == store::ErrorKind::Full)
+        }
+        _ => false,
+    };
+    is_index_full || error.is_full()
 }
 
 impl From<DiffError<TreeChunkError>> for Error {
     fn from(error: DiffError<TreeChunkError>) -> Self {
         match error {
             DiffError::Read { error, .. } => error.into(),
-            error => Self::SnapshotDamaged { source: Box::new(error) },
+            error => SnapshotError::Damaged { source: Box::new(error) }.into(),
         }
     }
 }
@@ -103,7 +119,7 @@ impl From<ReadError<TreeChunkError>> for Error {
     fn from(error: ReadError<TreeChunkError>) -> Self {
         match error {
             ReadError::Chunk(TreeChunkError::Packs(error)) => error.into(),
-            error => Self::SnapshotDamaged { source: Box::new(error) },
+            error => SnapshotError::Damaged { source: Box::new(error) }.into(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use prost::Message;
 use snapshot_format::content::decode_node;
 use snapshot_format::{Change, ChunkSource, Content, Differ, Difference, Hash, Kind, ReadError, Segment};
 use tracing::{info, warn};
@@ -12,11 +13,14 @@ use super::chunks::{self, PackSource};
 use super::{Snapshots, root_of};
 use crate::model::{Refusal, limits};
 use crate::packs::Collection;
-use crate::service::Error;
 use crate::service::clock::now_ms;
+use crate::service::{Error, SnapshotError};
 
 /// Number of chunks that are marked at a time.
 const MARK_BATCH: usize = 4096;
+
+/// Maximum number of directories that are remembered, of 16 bytes each.
+const MAX_SEEN: usize = 1_000_000;
 
 impl Snapshots {
     /// Deletes snapshots that have expired.
@@ -24,7 +28,8 @@ impl Snapshots {
         for record in self.store.expired_snapshots(now_ms(), limits::EXPIRED_SNAPSHOTS).await? {
             match self.delete(&record.id).await {
                 // It is deleted after its use, or is deleted already.
-                Ok(()) | Err(Error::SnapshotInUse | Error::Refused(Refusal::NotFound(_))) => {}
+                Ok(())
+                | Err(Error::Snapshot(SnapshotError::InUse) | Error::Refused(Refusal::NotFound(_))) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -35,27 +40,38 @@ impl Snapshots {
     pub(in crate::service) async fn needs_collection(&self) -> bool {
         let Ok(bytes) = self.stored_bytes().await else { return false };
         self.metrics.set_snapshots_stored(bytes);
-        self.was_deleted.load(Ordering::Relaxed) && self.max_stored_bytes.is_some_and(|max| bytes >= max)
+        let is_short = self.storage.check_space(0).await.is_err();
+        self.was_deleted.load(Ordering::Relaxed)
+            && (is_short || self.max_stored_bytes.is_some_and(|max| bytes >= max))
+    }
+
+    /// Waits until a snapshot fails because the disk is full.
+    pub(in crate::service) async fn disk_full(&self) {
+        self.disk_was_full.notified().await;
     }
 
     /// Removes the chunks that no snapshot has. If a tree cannot be read, nothing is removed. The index may be older than
     /// the packs, for example after a restored backup, so the packs that it does not have are added to it then.
     pub(in crate::service) async fn collect(&self) -> Result<(), Error> {
-        self.was_deleted.store(false, Ordering::Relaxed);
+        let was_deleted = self.was_deleted.swap(false, Ordering::Relaxed);
         let collected = self.collect_now().await;
-        if collected.is_err() {
-            self.was_deleted.store(true, Ordering::Relaxed);
+        match &collected {
+            Ok(true) => {}
+            // Another collection may remove more.
+            Ok(false) => drop(self.was_deleted.fetch_or(was_deleted, Ordering::Relaxed)),
+            Err(_) => self.was_deleted.store(true, Ordering::Relaxed),
         }
         // Once: it reads all packs, and finds nothing new the next time.
-        if let Err(Error::SnapshotDamaged { .. }) = &collected
+        if let Err(Error::Snapshot(SnapshotError::Damaged { .. })) = &collected
             && !self.was_index_rebuilt.swap(true, Ordering::Relaxed)
         {
             chunks::rebuild_index(self.packs.packs().await?).await?;
         }
-        collected
+        collected.map(drop)
     }
 
-    async fn collect_now(&self) -> Result<(), Error> {
+    /// Returns whether all chunks without a snapshot were removed.
+    async fn collect_now(&self) -> Result<bool, Error> {
         self.packs.check_owner().await?;
         let packs = self.packs.packs().await?;
         let collection = packs.begin_collection().await?;
@@ -67,8 +83,12 @@ impl Snapshots {
         snapshots.sort_by(|a, b| {
             (a.sandbox.as_str(), a.created_at_ms).cmp(&(b.sandbox.as_str(), b.created_at_ms))
         });
-        let mut marker =
-            Marker { collection: &collection, source: PackSource(packs.clone()), batch: Vec::new() };
+        let mut marker = Marker {
+            collection: &collection,
+            source: PackSource(packs.clone()),
+            batch: Vec::new(),
+            seen: HashSet::new(),
+        };
         let mut previous: Option<Content> = None;
         for record in &snapshots {
             let root = root_of(record)?;
@@ -92,7 +112,7 @@ impl Snapshots {
         if swept.damaged_chunks > 0 {
             warn!(chunks = swept.damaged_chunks, "chunks of snapshots are damaged");
         }
-        Ok(())
+        Ok(!collection.is_partial())
     }
 }
 
@@ -101,6 +121,8 @@ struct Marker<'a> {
     collection: &'a Collection,
     source: PackSource,
     batch: Vec<Hash>,
+    /// Directories whose chunks are all marked, by a hash of their content. A hostile tree may have one many times.
+    seen: HashSet<[u8; 16]>,
 }
 
 impl Marker<'_> {
@@ -113,6 +135,9 @@ impl Marker<'_> {
         let mut differ = Differ::new(self.source.clone(), marked, Some(root))?;
         while let Some(difference) = differ.next().await? {
             match difference {
+                Difference::Enter(Change { new: Some(new), .. }) if self.is_marked(new.content.as_ref()) => {
+                    differ.skip_directory();
+                }
                 Difference::Enter(Change { old, new: Some(new), .. }) => {
                     self.mark_entry(old.and_then(|old| old.content).as_ref(), new.content.as_ref()).await?;
                 }
@@ -124,6 +149,17 @@ impl Marker<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether all chunks of a directory are marked. If not, the caller marks them now.
+    fn is_marked(&mut self, directory: Option<&Content>) -> bool {
+        let Some(directory) = directory else { return false };
+        if self.seen.len() == MAX_SEEN {
+            return false;
+        }
+        let hash = Hash::of(&directory.encode_to_vec());
+        let (short, _) = hash.as_bytes().split_first_chunk().unwrap_or((&[0; 16], &[]));
+        !self.seen.insert(*short)
     }
 
     async fn mark_entry(&mut self, old: Option<&Content>, new: Option<&Content>) -> Result<(), Error> {

@@ -10,8 +10,8 @@ use tracing::warn;
 use super::{SnapshotOptions, Snapshots};
 use crate::model::{FieldError, Refusal, SandboxSpec, SessionKey, limits};
 use crate::seam;
-use crate::service::Error;
 use crate::service::lifecycle::{Changes, Reconnected};
+use crate::service::{Error, SnapshotError};
 
 /// Number of sandboxes that are created at the same time.
 const CONCURRENCY: usize = 4;
@@ -29,7 +29,7 @@ impl Snapshots {
             return Err(Refusal::from(FieldError::new("sessionKeys", "must all be different")).into());
         }
         if let Some(taken) = sessions.iter().find(|session| self.lifecycle.has_session(session)) {
-            return Err(Error::SessionTaken { session_key: taken.clone() });
+            return Err(SnapshotError::SessionTaken { session_key: taken.clone() }.into());
         }
         let (snapshots, id) = (Arc::clone(self), id.clone());
         self.tasks.run_detached(async move { snapshots.fork_now(&id, sessions).await }).await
@@ -75,7 +75,11 @@ impl Snapshots {
         let found = self.create_with(spec, &Changes::default(), snapshot, true).await?;
         seam::at("fork.created");
         // Another request has created it since this one checked.
-        if found.created { Ok(found) } else { Err(Error::SessionTaken { session_key }) }
+        if found.created {
+            Ok(found)
+        } else {
+            Err(Error::Snapshot(SnapshotError::SessionTaken { session_key }))
+        }
     }
 
     /// Deletes the sandboxes that were created before one failed.

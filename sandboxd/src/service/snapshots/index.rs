@@ -77,8 +77,12 @@ impl Index for StoredIndex {
         Ok(self.0.generation().await?)
     }
 
-    async fn begin_collection(&self) -> Result<Generation, IndexError> {
-        Ok(self.0.begin_collection().await?)
+    async fn begin_collection(&self, continues: bool) -> Result<Generation, IndexError> {
+        Ok(self.0.begin_collection(continues).await?)
+    }
+
+    async fn finish_collection(&self) -> Result<(), IndexError> {
+        Ok(self.0.finish_collection().await?)
     }
 
     async fn packs(

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{SessionKey, SnapshotRecord, SnapshotState};
 use crate::packs::Packs;
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Folder of the manifests in the object store.
 const FOLDER: &str = "manifests";
@@ -110,5 +110,5 @@ pub(super) async fn get(packs: &Packs, id: &SnapshotId) -> Result<SnapshotRecord
 }
 
 fn damaged(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::SnapshotDamaged { source: Box::new(error) }
+    Error::Snapshot(SnapshotError::Damaged { source: Box::new(error) })
 }

@@ -27,6 +27,7 @@ mod resume;
 mod seed;
 mod steps;
 mod store;
+mod time_limit;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use sandbox_api::{CommandId, SandboxId, SnapshotId};
 use snapshot_format::Content;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -50,11 +51,12 @@ use self::pins::{Pin, Pins};
 use self::receive::Received;
 pub use self::restore::RestoreDone;
 use self::store::SnapshotStore;
+use self::time_limit::within_limit;
 use super::clock::now_ms;
 use super::lifecycle::{DueCheckpoint, Lifecycle, Sandbox};
 use super::storage::Storage;
 use super::tasks::Tasks;
-use super::{Context, Error};
+use super::{Context, Error, SnapshotError};
 use crate::agent::AgentHandle;
 use crate::metrics::Metrics;
 use crate::model::snapshot::MadeSnapshot;
@@ -145,6 +147,8 @@ pub struct Snapshots {
     max_stored_bytes: Option<u64>,
     /// Whether a collection may find chunks that no snapshot has.
     was_deleted: AtomicBool,
+    /// Notified when a snapshot failed because the disk was full. The chunks that it stored belong to no snapshot.
+    disk_was_full: Notify,
     /// How long a parked sandbox is kept.
     workspace_retention: Duration,
     packs: SnapshotStore,
@@ -187,6 +191,7 @@ impl Snapshots {
             state_dir: context.setup.state_dir.clone(),
             max_stored_bytes: context.setup.limits.snapshots_bytes,
             was_deleted: AtomicBool::new(true),
+            disk_was_full: Notify::new(),
             workspace_retention: context.setup.limits.workspace_retention,
             packs: SnapshotStore::new(context).await?,
             pins: Pins::default(),
@@ -222,7 +227,7 @@ impl Snapshots {
         self.storage.check_space(0).await?;
         match self.max_stored_bytes {
             Some(max_bytes) if self.stored_bytes().await? >= max_bytes => {
-                Err(Error::SnapshotsFull { max_bytes })
+                Err(Error::Snapshot(SnapshotError::Full { max_bytes }))
             }
             _ => Ok(()),
         }
@@ -238,12 +243,28 @@ impl Snapshots {
         agent: &AgentHandle,
         request: SnapshotRequest,
     ) -> Result<(SnapshotRecord, MadeSnapshot), Error> {
+        let made = within_limit(self.make_now(id, agent, request)).await;
+        if let Err(Error::Snapshot(SnapshotError::NoSpace { .. })) = &made {
+            self.disk_was_full.notify_one();
+        }
+        made
+    }
+
+    async fn make_now(
+        &self,
+        id: &SandboxId,
+        agent: &AgentHandle,
+        request: SnapshotRequest,
+    ) -> Result<(SnapshotRecord, MadeSnapshot), Error> {
         let began = Instant::now();
+        let mut unused = UnusedChunks { was_deleted: &self.was_deleted, are_used: false };
         let parent = self.pin_latest(id).await?;
         let parent_record = parent.as_ref().map(|(record, _)| record);
         let received = self.receive_present(agent, &request.id, parent_record, request.pause).await;
         let (received, parent_id) = match received {
-            Err(Error::SnapshotDamaged { source }) => return Err(self.present_damaged(id, source).await),
+            Err(Error::Snapshot(SnapshotError::Damaged { source })) => {
+                return Err(self.present_damaged(id, source).await);
+            }
             received => received?,
         };
         let Received { made, finished, sent_bytes } = received;
@@ -253,6 +274,7 @@ impl Snapshots {
             && parent_id.as_ref() == Some(&last.id)
             && request.reuses(last)
         {
+            unused.are_used = true;
             return Ok((last.clone(), made));
         }
         seam::at("snapshot.chunks");
@@ -276,6 +298,7 @@ impl Snapshots {
         };
         self.add_record(&record).await?;
         // From here on the record protects the chunks.
+        unused.are_used = true;
         drop((finished.lease, parent));
         let shared_bytes = made.bytes.saturating_sub(sent_bytes);
         self.metrics.snapshot_made(began.elapsed(), finished.new_bytes, shared_bytes);
@@ -350,9 +373,11 @@ impl Snapshots {
             // A snapshot that is being recorded or deleted is in use.
             let Some(_pin) = self.pins.pin_unused(&id) else { continue };
             match manifest::get(packs, &id).await {
+                // It was recorded before the pin.
+                Ok(_) if self.store.snapshot(&id).await?.is_some() => continue,
                 Ok(record) => self.store.add_snapshot(&record).await?,
                 // It was deleted since the list was made.
-                Err(Error::SnapshotDamaged { source }) if is_no_object(&*source) => continue,
+                Err(Error::Snapshot(SnapshotError::Damaged { source })) if is_no_object(&*source) => continue,
                 Err(error) => return Err(error),
             }
             tracing::info!(snapshot = %id, "found a snapshot that the database did not have");
@@ -394,7 +419,7 @@ impl Snapshots {
     async fn delete_now(&self, id: &SnapshotId) -> Result<(), Error> {
         self.get(id).await?;
         let packs = self.packs.packs().await?;
-        let _deleting = self.pins.begin_delete(id).ok_or(Error::SnapshotInUse)?;
+        let _deleting = self.pins.begin_delete(id).ok_or(SnapshotError::InUse)?;
         // While there is a record, nothing of the snapshot is removed.
         manifest::delete(packs, id).await?;
         seam::at("discard.manifest");
@@ -441,5 +466,20 @@ fn is_no_object(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool
 
 /// The root directory of a snapshot.
 fn root_of(record: &SnapshotRecord) -> Result<Content, Error> {
-    Content::decode(&*record.root).map_err(|source| Error::SnapshotDamaged { source: Box::new(source) })
+    Content::decode(&*record.root)
+        .map_err(|source| Error::Snapshot(SnapshotError::Damaged { source: Box::new(source) }))
+}
+
+/// Chunks that are stored and belong to no snapshot yet. If they never do, a collection removes them.
+struct UnusedChunks<'a> {
+    was_deleted: &'a AtomicBool,
+    are_used: bool,
+}
+
+impl Drop for UnusedChunks<'_> {
+    fn drop(&mut self) {
+        if !self.are_used {
+            self.was_deleted.store(true, Ordering::Relaxed);
+        }
+    }
 }

@@ -16,8 +16,8 @@ use super::checkpoints::settings_of;
 use super::{SnapshotRequest, Snapshots};
 use crate::agent::{self, AgentHandle};
 use crate::model::{Checkpoints, limits};
-use crate::service::Error;
 use crate::service::lifecycle::{DueCheckpoint, ParkCheckpoints, Sandbox, StoredFiles};
+use crate::service::{Error, SnapshotError};
 
 impl ParkCheckpoints for Snapshots {
     fn are_made(&self) -> bool {
@@ -115,7 +115,7 @@ impl Snapshots {
             return Err(agent::Error::NotConnected { waited: Duration::ZERO }.into());
         }
         if self.lifecycle.is_blocked(sandbox.id()) {
-            return Err(Error::Blocked);
+            return Err(SnapshotError::Blocked.into());
         }
         self.check_room().await?;
         // A checkpoint that is due is made in any case, because its id was returned with the end of a command.
@@ -185,5 +185,12 @@ impl Snapshots {
 }
 
 fn is_of_store(error: &Error) -> bool {
-    matches!(error, Error::SnapshotStore { .. } | Error::SnapshotStoreClosed { .. })
+    matches!(
+        error,
+        Error::Snapshot(
+            SnapshotError::StoreFailed { .. }
+                | SnapshotError::StoreClosed { .. }
+                | SnapshotError::NoSpace { .. }
+        )
+    )
 }

@@ -13,7 +13,7 @@ use super::{Snapshots, root_of};
 use crate::agent::AgentHandle;
 use crate::model::{SnapshotRecord, SnapshotState};
 use crate::packs::Packs;
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 impl Snapshots {
     /// Receives the files as the snapshot `id`. Returns the parent too, if it was used.
@@ -27,7 +27,7 @@ impl Snapshots {
         let packs = self.packs.packs().await?;
         if let Some(parent) = parent {
             match receive_after(packs, agent, id, Some(parent), pause).await {
-                Err(Error::SnapshotDamaged { source }) => {
+                Err(Error::Snapshot(SnapshotError::Damaged { source })) => {
                     warn!(snapshot = %parent.id, error = &*source as &dyn std::error::Error, "a snapshot is made without the last one of its sandbox, because stored data is damaged");
                 }
                 received => return Ok((received?, Some(parent.id.clone()))),
@@ -35,7 +35,8 @@ impl Snapshots {
         }
         let received = receive_after(packs, agent, id, None, pause).await;
         // An unavailable store may answer that it has nothing. Then it also rejects every write.
-        if let (Some(parent), Ok(_) | Err(Error::SnapshotDamaged { .. })) = (parent, &received)
+        if let (Some(parent), Ok(_) | Err(Error::Snapshot(SnapshotError::Damaged { .. }))) =
+            (parent, &received)
             && is_damaged(packs, parent).await?
         {
             self.store.set_snapshot_state(&parent.id, SnapshotState::Damaged).await?;
@@ -52,7 +53,7 @@ impl Snapshots {
     ) -> Error {
         let latest = self.store.latest_snapshot(sandbox).await.ok().flatten();
         let damaged = latest.filter(|latest| latest.state == SnapshotState::Damaged);
-        Error::PresentDamaged { snapshot: damaged.map(|damaged| damaged.id), source }
+        Error::Snapshot(SnapshotError::PresentDamaged { snapshot: damaged.map(|damaged| damaged.id), source })
     }
 }
 

@@ -21,7 +21,7 @@ use crate::model::layout::{LOCAL_NAME, OUTPUTS_NAME, WORKSPACE_NAME};
 use crate::model::snapshot::{MadeSnapshot, SentChunk};
 use crate::model::{Refusal, limits};
 use crate::packs::{Finished, NewChunk, Packs, Writer};
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Directories of a sandbox's volume that a snapshot has.
 const ROOTS: [&str; 3] = [LOCAL_NAME, OUTPUTS_NAME, WORKSPACE_NAME];
@@ -151,7 +151,7 @@ impl Verifier {
         self.verify_tree(root, parent).await.map_err(|error| match error {
             // Not yet a snapshot: if a chunk is not a valid part of a tree, that is the agent's fault. If the packs have lost
             // a chunk, it is not: the agent may have named it.
-            Error::SnapshotDamaged { source } if !source.is::<crate::packs::Error>() => {
+            Error::Snapshot(SnapshotError::Damaged { source }) if !source.is::<crate::packs::Error>() => {
                 malformed("valid tree")
             }
             error => error,
@@ -344,7 +344,7 @@ mod tests {
         let packs = chunks::open(dir.path()).await.unwrap();
         let (root, new) = tree("a", content(&[b"new"]));
         let received = receive_from(&packs, &with(&[b"new"], &new), &root, Some(&old_root)).await;
-        assert!(matches!(received, Err(Error::SnapshotDamaged { .. })), "{received:?}");
+        assert!(matches!(received, Err(Error::Snapshot(SnapshotError::Damaged { .. }))), "{received:?}");
         receive_from(&packs, &with(&[b"new"], &new), &root, None).await.unwrap();
     }
 

@@ -9,16 +9,16 @@ use std::time::Instant;
 
 use futures::stream::BoxStream;
 use sandbox_api::{SandboxId, SnapshotId};
-use tokio::time::timeout;
 use tracing::warn;
 
 use super::seed::upload_error;
+use super::time_limit::within_limit;
 use super::{Pin, SnapshotOptions, SnapshotRequest, Snapshots, root_of, steps};
-use crate::agent::{self, AgentHandle};
+use crate::agent::AgentHandle;
 use crate::model::snapshot::{RestoreStep, Restored};
 use crate::model::{RestoreRecord, SnapshotRecord, SnapshotState, limits};
 use crate::seam;
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Snapshots {
         let began = Instant::now();
         let exclusive = self.lifecycle.exclusively(id, force).await?;
         if self.lifecycle.is_blocked(id) {
-            return Err(Error::Blocked);
+            return Err(SnapshotError::Blocked.into());
         }
         let sandbox = self.lifecycle.find(id)?;
         self.make_pending(&sandbox, exclusive.agent()).await;
@@ -122,7 +122,9 @@ impl Snapshots {
         let packs = self.packs.packs().await?;
         let (present, goal) = (root_of(checkpoint)?, root_of(target)?);
         match steps::steps(packs, Some(&present), &goal).await {
-            Err(Error::SnapshotDamaged { source }) if steps::steps(packs, None, &goal).await.is_ok() => {
+            Err(Error::Snapshot(SnapshotError::Damaged { source }))
+                if steps::steps(packs, None, &goal).await.is_ok() =>
+            {
                 // Data that has not changed since the last snapshot is lost. The next one is not based on it.
                 self.store.set_snapshot_state(&checkpoint.id, SnapshotState::Damaged).await?;
                 Err(self.present_damaged(id, source).await)
@@ -177,10 +179,4 @@ impl Snapshots {
         let steps = steps::steps(packs, Some(&present.made.root), &root_of(goal)?).await?;
         agent.restore(steps).await.map_err(upload_error)
     }
-}
-
-/// Bounds the time for which a sandbox serves no other request, whatever its agent does.
-pub(super) async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let late = || agent::Error::Deadline { after: limits::EXCLUSIVE_USE };
-    timeout(limits::EXCLUSIVE_USE, work).await.map_err(|_| late())?
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
-use super::restore::within_limit;
+use super::time_limit::within_limit;
 use super::{Pin, Snapshots};
 use crate::model::RestoreRecord;
 use crate::service::Error;

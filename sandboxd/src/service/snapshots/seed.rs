@@ -6,7 +6,7 @@
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -19,7 +19,7 @@ use super::chunks::PackSource;
 use super::pins::Pin;
 use super::{Snapshots, root_of, steps};
 use crate::agent::{AgentHandle, UploadError};
-use crate::model::{SandboxSpec, SnapshotRecord, limits};
+use crate::model::{Refusal, Resource, SandboxSpec, SnapshotRecord, limits};
 use crate::packs::Packs;
 use crate::service::Error;
 use crate::service::lifecycle::{Beginning, Changes, Reconnected, Seed};
@@ -49,6 +49,23 @@ impl Seed for SnapshotSeed {
             agent.restore(steps).await.map(drop).map_err(upload_error)
         }
         .boxed()
+    }
+}
+
+/// The files of a snapshot that cannot be used. A create fails that needs them.
+#[derive(Debug)]
+struct NoSeed(Mutex<Option<Error>>);
+
+impl Seed for NoSeed {
+    fn base(&self) -> Option<&dyn BaseSource> {
+        None
+    }
+
+    fn fill<'a>(&'a self, _agent: &'a AgentHandle) -> BoxFuture<'a, Result<(), Error>> {
+        let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A create fills its sandbox once.
+        let error = error.unwrap_or_else(|| Refusal::NotFound(Resource::Snapshot).into());
+        async { Err(error) }.boxed()
     }
 }
 
@@ -146,15 +163,26 @@ impl Snapshots {
         snapshot: &SnapshotId,
         is_tentative: bool,
     ) -> Result<Reconnected, Error> {
+        let seed: Arc<dyn Seed> = match self.seed(snapshot).await {
+            Ok(seed) => Arc::new(seed),
+            // The session's sandbox does not need the snapshot.
+            Err(error) if self.lifecycle.has_session(&spec.session_key) => {
+                Arc::new(NoSeed(Mutex::new(Some(error))))
+            }
+            Err(error) => return Err(error),
+        };
+        let beginning = Beginning { seed: Some(seed), is_tentative };
+        self.lifecycle.create_or_reconnect_with(spec, changes, beginning).await
+    }
+
+    async fn seed(&self, snapshot: &SnapshotId) -> Result<SnapshotSeed, Error> {
         let (record, pin) = self.pinned(snapshot).await?;
-        let seed = SnapshotSeed {
+        Ok(SnapshotSeed {
             packs: self.packs.packs().await?.clone(),
             state_dir: self.state_dir.clone(),
             root: root_of(&record)?,
             is_large: is_large(&record),
             _pin: pin,
-        };
-        let beginning = Beginning { seed: Some(Arc::new(seed)), is_tentative };
-        self.lifecycle.create_or_reconnect_with(spec, changes, beginning).await
+        })
     }
 }

@@ -11,7 +11,7 @@ use snapshot_format::{Content, ContentReader, Hash, Kind, Segment};
 use super::chunks::PackSource;
 use crate::model::snapshot::RestoreStep;
 use crate::packs::Packs;
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Bytes of files whose chunks are looked up together.
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
@@ -123,7 +123,9 @@ impl Batch {
                 Some(Planned::Chunk) => match chunks.try_next().await? {
                     Some((_, bytes)) => RestoreStep::Data(bytes),
                     // The stream has one for each chunk, or an error.
-                    None => return Err(Error::SnapshotDamaged { source: "a chunk is missing".into() }),
+                    None => {
+                        return Err(SnapshotError::Damaged { source: "a chunk is missing".into() }.into());
+                    }
                 },
             };
             Ok(Some((step, (steps, chunks))))

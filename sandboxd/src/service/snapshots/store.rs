@@ -18,7 +18,7 @@ use super::index::StoredIndex;
 use crate::model::{StoreFault, limits};
 use crate::packs::{self, Packs};
 use crate::sealed::{self, Recorded, Remote};
-use crate::service::{Context, Error};
+use crate::service::{Context, Error, SnapshotError};
 use crate::store::Store;
 
 /// The store, which may not be open yet.
@@ -65,7 +65,7 @@ impl Failure {
 
 impl From<Failure> for Error {
     fn from(Failure { fault, source, .. }: Failure) -> Self {
-        Self::SnapshotStoreClosed { fault, source }
+        Self::Snapshot(SnapshotError::StoreClosed { fault, source })
     }
 }
 
@@ -233,7 +233,7 @@ impl Opened {
 
 /// Logs an error unless the last attempt had the same fault.
 fn warn_of(error: &Error, former: Option<StoreFault>) {
-    if let Error::SnapshotStoreClosed { fault, .. } = error
+    if let Error::Snapshot(SnapshotError::StoreClosed { fault, .. }) = error
         && former != Some(*fault)
     {
         let error = error as &dyn StdError;

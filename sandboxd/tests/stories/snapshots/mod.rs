@@ -9,6 +9,7 @@ mod checks;
 mod damaged_parents;
 mod files;
 mod forks;
+mod full_disk;
 mod large;
 mod parked;
 mod patches;

@@ -18,7 +18,7 @@ pub const MAX_SNAPSHOT_CHUNKS: usize = 4_000_000;
 /// Maximum number of entries and chunks that differ from the parent, each as often as the tree has it.
 pub const MAX_SNAPSHOT_VISITS: usize = 8_000_000;
 
-/// How long a restore may keep a sandbox from other requests.
+/// How long a snapshot may take, and how long a restore may keep a sandbox from other requests.
 pub const EXCLUSIVE_USE: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum length of a snapshot's name in characters.

@@ -8,7 +8,7 @@ use object_store::path::Path as ObjectPath;
 use sandboxd_packs::{CheckOptions, Checked, Error, Finding, PackDamage, Packs};
 use snapshot_format::Hash;
 
-use crate::chunks::{Fixture, check_stored, contents, store};
+use crate::chunks::{Fixture, check_stored, contents, put_into, store};
 
 const REPORT: CheckOptions = CheckOptions { rebuild_index: false, quarantine: false };
 const REBUILD: CheckOptions = CheckOptions { rebuild_index: true, quarantine: false };
@@ -76,6 +76,22 @@ async fn a_damaged_chunk_is_named_and_set_aside_only_on_request() {
     assert_eq!(store(&reopened, &all).await.unwrap().new_chunks, 1);
     check_stored(&fixture.reopened().await, &all).await;
     assert_eq!(check(&reopened, REPORT).await.1, []);
+}
+
+/// Otherwise a snapshot would be recorded that needs the lost chunk.
+#[tokio::test]
+async fn a_writer_that_has_found_a_damaged_chunk_cannot_finish_after_its_loss() {
+    let fixture = Fixture::new().await;
+    let all = contents(1, 10, 20_000);
+    store(&fixture.packs, &all).await.unwrap();
+    flip(&fixture.pack_files()[0], 32 + 10_000);
+    let mut writer = fixture.packs.writer();
+    assert_eq!(put_into(&mut writer, &all).await.unwrap(), [false; 10]);
+    check(&fixture.packs, REPAIR).await;
+    let error = writer.finish().await.unwrap_err();
+    assert!(matches!(error, Error::ChunksLost) && error.is_unavailable(), "{error:?}");
+    store(&fixture.packs, &all).await.unwrap();
+    check_stored(&fixture.reopened().await, &all).await;
 }
 
 #[tokio::test]

@@ -193,15 +193,28 @@ async fn an_interrupted_sweep_is_repeated() {
     }
     fixture.faults.cannot_delete.store(false, Ordering::SeqCst);
 
+    // This one is interrupted before its sweep.
+    let collection = fixture.packs.begin_collection().await.unwrap();
     let reopened = fixture.reopened().await;
-    let resumed = reopened.resume_collection().await.unwrap();
+    let resumed = reopened.begin_collection().await.unwrap();
+    assert!(resumed.is_partial());
+    // Of a snapshot that is made and deleted after the interruption.
+    let garbage = contents(4, 10, 1000);
+    store(&reopened, &garbage).await.unwrap();
     assert_eq!(resumed.generation(), collection.generation());
     mark(&resumed, &kept).await;
     resumed.sweep().await.unwrap();
     reopened.remove_strays().await.unwrap();
-    assert_eq!(fixture.pack_files().len(), 1);
     check_stored(&fixture.reopened().await, &kept).await;
     check_gone(&fixture, &dead).await;
+    // Only the first collection after an interruption is a continued one.
+    let next = reopened.begin_collection().await.unwrap();
+    assert!(!next.is_partial() && next.generation() == collection.generation() + 1);
+    mark(&next, &kept).await;
+    next.sweep().await.unwrap();
+    assert_eq!(fixture.pack_files().len(), 1);
+    check_stored(&fixture.reopened().await, &kept).await;
+    check_gone(&fixture, &garbage).await;
 }
 
 #[tokio::test]

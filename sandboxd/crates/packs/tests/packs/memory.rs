@@ -20,6 +20,7 @@ pub(crate) struct MemoryIndex {
 #[derive(Debug, Default)]
 struct State {
     generation: Generation,
+    is_collecting: bool,
     is_complete: bool,
     packs: BTreeMap<Hash, PackInfo>,
     chunks: HashMap<Hash, (Location, Generation)>,
@@ -111,10 +112,16 @@ impl Index for MemoryIndex {
         Ok(self.state()?.generation)
     }
 
-    async fn begin_collection(&self) -> Result<Generation, IndexError> {
+    async fn begin_collection(&self, continues: bool) -> Result<Generation, IndexError> {
         let mut state = self.state()?;
-        state.generation += 1;
+        state.generation += u64::from(!(continues && state.is_collecting));
+        state.is_collecting = true;
         Ok(state.generation)
+    }
+
+    async fn finish_collection(&self) -> Result<(), IndexError> {
+        self.state()?.is_collecting = false;
+        Ok(())
     }
 
     async fn packs(

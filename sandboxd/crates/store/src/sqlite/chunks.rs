@@ -104,7 +104,7 @@ impl ChunkIndex {
         if self.are_marked(mark, chunks).await? {
             return Ok(vec![true; chunks.len()]);
         }
-        let write = self.write(chunks, |conn, chunks| {
+        let write = self.make_room(chunks, |conn, chunks| {
             Box::pin(async move {
                 let mut known = Vec::with_capacity(chunks.len());
                 for part in chunks.chunks(ROWS) {
@@ -190,13 +190,21 @@ impl ChunkIndex {
         read.await.map(unsigned)
     }
 
-    /// Increases the generation by one and returns it.
-    pub async fn begin_collection(&self) -> Result<Generation, Error> {
-        let write = self.write(&(), |conn, ()| {
-            let update = "UPDATE state SET generation = generation + 1 RETURNING generation";
-            Box::pin(sqlx::query_scalar::<_, i64>(update).fetch_one(conn))
+    /// Begins a collection and returns its generation. With `continues`, that is the last one if it has not finished.
+    pub async fn begin_collection(&self, continues: bool) -> Result<Generation, Error> {
+        let write = self.make_room(&continues, |conn, continues| {
+            let update = "UPDATE state SET generation = generation + 1 - ($1 AND is_collecting), is_collecting = 1 \
+                 RETURNING generation";
+            Box::pin(sqlx::query_scalar::<_, i64>(update).bind(*continues).fetch_one(conn))
         });
         write.await.map(unsigned)
+    }
+
+    /// Notes that the last collection has finished.
+    pub async fn finish_collection(&self) -> Result<(), Error> {
+        let finished = "UPDATE state SET is_collecting = 0";
+        let write = self.make_room(&(), |conn, ()| Box::pin(sqlx::query(finished).execute(conn)));
+        write.await.map(drop)
     }
 
     /// Up to `limit` packs in order of their names, after the name `after`. The chunks with a mark from `keep_from` on are in
@@ -252,7 +260,7 @@ impl ChunkIndex {
         chunks: &[(ChunkHash, ChunkLocation)],
     ) -> Result<(), Error> {
         let to = *to;
-        let write = self.write(chunks, |conn, chunks| {
+        let write = self.make_room(chunks, |conn, chunks| {
             Box::pin(async move {
                 let to = put_pack(conn, &to).await?;
                 let Some(from) = number_of(conn, from).await? else {
@@ -272,7 +280,7 @@ impl ChunkIndex {
     /// Returns whether the index no longer has the pack.
     pub async fn remove_pack(&self, pack: ChunkHash, keep_from: Option<Generation>) -> Result<bool, Error> {
         let keep_from = keep_from.map(saturated);
-        let write = self.write(&pack, |conn, pack| {
+        let write = self.make_room(&pack, |conn, pack| {
             Box::pin(async move {
                 let Some(number) = number_of(conn, *pack).await? else {
                     return Ok(true);
@@ -305,6 +313,15 @@ impl ChunkIndex {
         work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
         self.connections.write(input, &work).await.map_err(with_advice)
+    }
+
+    /// As [`Self::write`], for writes of a collection, which frees space: it may use the reserve on the disk.
+    async fn make_room<I: ?Sized, T>(
+        &self,
+        input: &I,
+        work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
+    ) -> Result<T, Error> {
+        self.connections.write_with_reserve(input, &work).await.map_err(with_advice)
     }
 
     /// Closes the index within a time limit.

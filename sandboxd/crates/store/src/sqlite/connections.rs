@@ -108,15 +108,29 @@ impl Connections {
         input: &I,
         work: &impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
-        // Checked first: a fault of the disk is worth waiting for, and a closed database is not.
-        if self.writer.is_closed() {
-            return Err(from_sqlite(&self.path, sqlx::Error::PoolClosed));
-        }
-        self.check_file()?;
+        self.check_usable()?;
         if ballast::is_reserved(&self.path) {
             return Err(from_io(&self.path, io::ErrorKind::StorageFull.into()));
         }
         self.write_unchecked(input, work).await
+    }
+
+    /// Like [`Self::write`], and may use the reserve.
+    pub(super) async fn write_with_reserve<I: ?Sized, T>(
+        &self,
+        input: &I,
+        work: &impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
+    ) -> Result<T, Error> {
+        self.check_usable()?;
+        self.write_unchecked(input, work).await
+    }
+
+    fn check_usable(&self) -> Result<(), Error> {
+        // Checked first: a fault of the disk is worth waiting for, and a closed database is not.
+        if self.writer.is_closed() {
+            return Err(from_sqlite(&self.path, sqlx::Error::PoolClosed));
+        }
+        self.check_file()
     }
 
     /// Like [`Self::write`], without its checks.

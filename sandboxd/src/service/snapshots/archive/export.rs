@@ -16,7 +16,7 @@ use super::super::pins::Pin;
 use super::super::{Snapshots, root_of};
 use crate::model::{Refusal, SnapshotRecord, limits};
 use crate::packs::{self, Packs};
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Bytes of chunks that are read and written together.
 const BATCH_BYTES: u64 = 4 * 1024 * 1024;
@@ -32,8 +32,9 @@ impl Snapshots {
     /// Exports a snapshot. Fails if its first chunks cannot be read.
     pub async fn export(&self, id: &SnapshotId) -> Result<SnapshotFile, Error> {
         let permit = Arc::clone(&self.exports).try_acquire_owned();
-        let permit =
-            permit.map_err(|_| Error::SnapshotsBusy { what: "exports", max: limits::MAX_EXPORTS })?;
+        let permit = permit.map_err(|_| {
+            Error::Snapshot(SnapshotError::Busy { what: "exports", max: limits::MAX_EXPORTS })
+        })?;
         let (record, pin) = self.pinned(id).await?;
         let mut exporter = Exporter::new(self.packs.packs().await?, &record, pin, permit)?;
         let first = exporter.next_batch().await?;
@@ -197,7 +198,7 @@ impl From<WalkError<ExportError>> for Error {
                 error: ReadError::Chunk(ExportError::Chunk(TreeChunkError::Packs(error))),
                 ..
             } => error.into(),
-            error => Self::SnapshotDamaged { source: Box::new(error) },
+            error => SnapshotError::Damaged { source: Box::new(error) }.into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Makes a snapshot of a file. The file is not trusted until it was read to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,8 +17,8 @@ use super::incoming::{Incoming, IncomingError};
 use crate::model::snapshot::is_name;
 use crate::model::{SnapshotRecord, SnapshotState, limits};
 use crate::packs::Finished;
-use crate::service::Error;
 use crate::service::clock::now_ms;
+use crate::service::{Error, SnapshotError};
 
 /// How a file is imported.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +66,12 @@ impl Snapshots {
         let permit = Arc::clone(&self.imports).try_acquire_owned();
         let _permit = permit.map_err(|_| busy())?;
         self.check_room().await?;
-        let (header, totals, finished) = self.storage.while_space_lasts(self.receive_file(content)).await?;
+        let received = self.storage.while_space_lasts(self.receive_file(content)).await;
+        if received.is_err() {
+            // Of the chunks that are stored.
+            self.was_deleted.store(true, Ordering::Relaxed);
+        }
+        let (header, totals, finished) = received?;
         let name = options.name.or(header.name);
         let record = imported(&header.root.encode_to_vec(), name, header.created_at_ms, totals, &finished)?;
         let expires = options.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
@@ -95,7 +101,10 @@ impl Snapshots {
             }
             Err(Stopped::Source) => Err(match incoming.into_cause() {
                 Some(cause) => ImportFailed::Source(cause),
-                None => Error::ImportRejected { source: Box::new(IncomingError::Source) }.into(),
+                None => {
+                    Error::Snapshot(SnapshotError::ImportRejected { source: Box::new(IncomingError::Source) })
+                        .into()
+                }
             }),
             Err(Stopped::Failed(error)) => Err(error.into()),
         }
@@ -169,11 +178,11 @@ fn imported(
 }
 
 fn busy() -> Error {
-    Error::SnapshotsBusy { what: "imports", max: limits::MAX_IMPORTS }
+    Error::Snapshot(SnapshotError::Busy { what: "imports", max: limits::MAX_IMPORTS })
 }
 
 fn rejected(source: impl std::error::Error + Send + Sync + 'static) -> Stopped {
-    Stopped::Failed(Error::ImportRejected { source: Box::new(source) })
+    Stopped::Failed(Error::Snapshot(SnapshotError::ImportRejected { source: Box::new(source) }))
 }
 
 impl From<IncomingError> for Stopped {

@@ -20,7 +20,7 @@ use super::import::{Stopped, receive_tree};
 use super::incoming::Incoming;
 use crate::model::{Refusal, SnapshotRecord, SnapshotState};
 use crate::packs::Packs;
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Chunks in the order of a file, and the tree that they are.
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ async fn exported(packs: &Packs, header: &Header, totals: Totals) -> Result<Vec<
 /// Why a file is rejected.
 async fn problem(packs: &Packs, file: &[u8]) -> String {
     match received(packs, file).await {
-        Err(Error::ImportRejected { source }) => source.to_string(),
+        Err(Error::Snapshot(SnapshotError::ImportRejected { source })) => source.to_string(),
         other => panic!("not rejected as a file: {other:?}"),
     }
 }
@@ -199,7 +199,7 @@ async fn a_damaged_store_ends_an_export_with_an_error() {
     }
     let packs = chunks::open(dir.path()).await.unwrap();
     let damaged = exported(&packs, &header, totals).await;
-    assert!(matches!(damaged, Err(Error::SnapshotDamaged { .. })), "{damaged:?}");
+    assert!(matches!(damaged, Err(Error::Snapshot(SnapshotError::Damaged { .. }))), "{damaged:?}");
 }
 
 #[tokio::test]
@@ -385,7 +385,10 @@ fn a_changed_file_is_never_another_snapshot() {
         }
         match runtime.block_on(received(&packs, &file)) {
             Ok((header, _)) => prop_assert_eq!(header.root, sample().root),
-            Err(Error::ImportRejected { .. } | Error::Refused(Refusal::TooMany { .. })) => {}
+            Err(
+                Error::Snapshot(SnapshotError::ImportRejected { .. })
+                | Error::Refused(Refusal::TooMany { .. }),
+            ) => {}
             Err(error) => prop_assert!(false, "{:?}", error),
         }
         Ok(())

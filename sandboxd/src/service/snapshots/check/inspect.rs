@@ -11,7 +11,7 @@ use super::super::root_of;
 use super::faults::{Faults, Verdict};
 use crate::model::{SnapshotRecord, limits};
 use crate::packs::{self, Packs};
-use crate::service::Error;
+use crate::service::{Error, SnapshotError};
 
 /// Number of chunks that are looked up at a time.
 const BATCH: usize = 4096;
@@ -57,7 +57,7 @@ impl<'a> Inspector<'a> {
                 self.whole.extend(visited);
                 Ok(Condition::Whole)
             }
-            Err(Error::SnapshotDamaged { .. }) => Ok(Condition::Damaged),
+            Err(Error::Snapshot(SnapshotError::Damaged { .. })) => Ok(Condition::Damaged),
             // Of a pack that was not read, a directory cannot be read either.
             Err(_) if self.faults.has_unread() => Ok(Condition::Unverified),
             Err(error) => Err(error),

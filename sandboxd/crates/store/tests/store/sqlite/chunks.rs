@@ -136,12 +136,16 @@ async fn packs_are_listed_in_pages_in_order_of_their_names() {
 async fn the_generation_and_completeness_are_kept() {
     let (dir, index) = new_index().await;
     assert_eq!((index.generation().await.unwrap(), index.is_complete().await.unwrap()), (0, false));
-    assert_eq!(index.begin_collection().await.unwrap(), 1);
-    assert_eq!(index.begin_collection().await.unwrap(), 2);
+    assert_eq!(index.begin_collection(true).await.unwrap(), 1);
+    assert_eq!(index.begin_collection(true).await.unwrap(), 1, "the first one has not finished");
+    assert_eq!(index.begin_collection(false).await.unwrap(), 2);
+    index.finish_collection().await.unwrap();
+    assert_eq!(index.begin_collection(true).await.unwrap(), 3);
     index.set_complete().await.unwrap();
     index.close().await;
     let index = ChunkIndex::open(dir.path(), None).await.unwrap();
-    assert_eq!((index.generation().await.unwrap(), index.is_complete().await.unwrap()), (2, true));
+    assert_eq!((index.generation().await.unwrap(), index.is_complete().await.unwrap()), (3, true));
+    assert_eq!(index.begin_collection(true).await.unwrap(), 3);
 }
 
 #[tokio::test]
