@@ -24,6 +24,7 @@ use crate::device::Device;
 use crate::fault::Fault;
 use crate::idmap;
 use crate::limits;
+use crate::reserve::Released;
 use crate::upper;
 
 /// Attributes of every mount: device nodes and set-user-id bits of a sandbox have no effect.
@@ -112,6 +113,7 @@ impl Layers {
         let dir = PrivateDir::create(self.places.private.join("volumes").join(name.as_str()))?;
         let disk = self.mount_disk(&dir.0.join("disk"), definition.disk())?;
         let lower = self.mount_base(&dir.0.join("base"), name, definition)?;
+        let _released = Released::of(disk.path());
         let upper = upper::prepare(disk.path(), definition.base(), lower.path())?;
         let mut settings = vec![
             Setting::Path("lowerdir", lower.path()),

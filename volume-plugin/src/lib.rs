@@ -18,6 +18,7 @@ mod idmap;
 mod layers;
 mod limits;
 mod protocol;
+mod reserve;
 mod rights;
 mod upper;
 mod volumes;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fsync, mkdirat, openat, renameat, unlinkat};
 
 use crate::fault::Fault;
+use crate::reserve::RESERVE;
 
 const FILES: &str = "upper";
 const WORK: &str = "work";
@@ -115,7 +116,7 @@ fn move_files(root: &OwnedFd) -> io::Result<()> {
         names.push(entry?.file_name().to_bytes().to_vec());
     }
     names.retain(|name| {
-        ![".", "..", FILES, WORK, BASE, BASE_PARTIAL].iter().any(|kept| kept.as_bytes() == name)
+        ![".", "..", FILES, WORK, BASE, BASE_PARTIAL, RESERVE].iter().any(|kept| kept.as_bytes() == name)
     });
     for name in names {
         if name == LOST_AND_FOUND.as_bytes() {

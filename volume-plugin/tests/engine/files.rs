@@ -110,6 +110,33 @@ fn the_quota_of_the_disk_holds() {
     world.run(&volume, USER, script);
 }
 
+/// Each mount needs an inode and a block for a moment.
+#[test]
+fn a_full_disk_can_be_mounted_again() {
+    let Some(world) = World::on_machine() else { return };
+    let (plugin, base) = (world.plugin(), world.base(BASE));
+    let disk = world.disk(DISK_MIB, USER);
+    let volume = world.volume(&plugin, &disk, &base, USER);
+    let inodes = r#"
+        mkdir -p /v/workspace/many && cd /v/workspace/many
+        set +x
+        number=0
+        while : 2>/dev/null >$number; do number=$((number + 1)); done
+        set -x
+        (( $(df --output=iavail /v | grep -o "[0-9]*") == 0 ))
+    "#;
+    let blocks = r#"
+        cd /v/workspace
+        ! dd if=/dev/zero of=large bs=4096 status=none 2>/dev/null
+        ! dd if=/dev/zero of=larger bs=512 count=8 status=none 2>/dev/null
+    "#;
+    for fill in [inodes, blocks] {
+        world.run(&volume, USER, fill);
+        world.run(&volume, USER, "cd /v/workspace && rm -rf many large larger && echo works >small");
+        world.run(&volume, USER, "[[ $(cat /v/workspace/small) == works ]]");
+    }
+}
+
 #[test]
 fn git_works_over_a_base() {
     let Some(world) = World::on_machine() else { return };
