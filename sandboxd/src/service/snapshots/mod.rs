@@ -296,28 +296,37 @@ impl Snapshots {
             automatic: request.automatic,
             command: request.command,
         };
-        self.add_record(&record).await?;
-        // From here on the record protects the chunks.
+        self.add_record(&record, (finished.lease, parent)).await?;
         unused.are_used = true;
-        drop((finished.lease, parent));
         let shared_bytes = made.bytes.saturating_sub(sent_bytes);
-        self.metrics.snapshot_made(began.elapsed(), finished.new_bytes, shared_bytes);
+        self.metrics.snapshot_made(began.elapsed(), record.new_bytes, shared_bytes);
         Ok((record, made))
     }
 
-    /// Records a snapshot whose chunks are stored.
-    async fn add_record(&self, record: &SnapshotRecord) -> Result<(), Error> {
+    /// Records a snapshot whose chunks are stored, also if the caller leaves meanwhile. `protection` keeps the chunks until
+    /// then.
+    async fn add_record(
+        &self,
+        record: &SnapshotRecord,
+        protection: impl Send + 'static,
+    ) -> Result<(), Error> {
+        let (packs, store) = (self.packs.packs().await?.clone(), Arc::clone(&self.store));
         // Until the snapshot is recorded, a collection must not restore a record from its manifest.
-        let _recording = self.pins.pin(&record.id);
-        let packs = self.packs.packs().await?;
-        manifest::put(packs, record).await?;
-        seam::at("snapshot.manifest");
-        if let Err(error) = self.store.add_snapshot(record).await {
-            // Its id is never returned. If this fails too, the next start finds it.
-            let _ = manifest::delete(packs, &record.id).await;
-            return Err(error.into());
-        }
-        Ok(())
+        let recording = self.pins.pin(&record.id);
+        let record = record.clone();
+        let work = async move {
+            manifest::put(&packs, &record).await?;
+            seam::at("snapshot.manifest");
+            if let Err(error) = store.add_snapshot(&record).await {
+                // Its id is never returned. If this fails too, the next start finds it.
+                let _ = manifest::delete(&packs, &record.id).await;
+                return Err(error.into());
+            }
+            // From here on the record protects the chunks.
+            drop((recording, protection));
+            Ok(())
+        };
+        self.tasks.run_detached(work).await
     }
 
     /// The last snapshot of a sandbox, which is not deleted before the pin is dropped.

@@ -9,7 +9,9 @@ use sandboxd::model::Instance;
 use sandboxd::model::layout::volume_name;
 
 use super::{FILL, snapshot};
-use crate::support::harness::{Daemon, DaemonProcess, Home, docker, free_port, outcome, script, until};
+use crate::support::harness::{
+    Daemon, DaemonProcess, Home, SOON, docker, free_port, outcome, script, until, until_within,
+};
 use crate::support::metrics::Samples;
 use crate::support::private_engine::OwnEngine;
 use crate::support::state_copy::copy_dir;
@@ -204,7 +206,13 @@ async fn a_sandbox_over_a_base_survives_a_stop_and_start_of_the_engine() {
         engine.stop();
         engine.start_again(next);
         until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
-        assert_eq!(daemon.output(&copy, look).await, expected, "live restore: {live_restore}");
+        // A request that comes before the daemon has noticed the container's end is told to try again.
+        until_within(2 * SOON, "the sandbox has its files", || async {
+            let Ok(records) = daemon.client.run(&copy, &script(look)).await else { return false };
+            assert_eq!(outcome(records).await.text(), expected, "live restore: {live_restore}");
+            true
+        })
+        .await;
         daemon.client.park(&copy, false).await.unwrap();
         assert_eq!(daemon.output(&copy, look).await, expected, "after a park, live restore: {live_restore}");
         let another = copy_of(&daemon, "chat:3", &snapshot).await;

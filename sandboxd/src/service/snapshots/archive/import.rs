@@ -59,7 +59,7 @@ impl Snapshots {
     /// Makes a snapshot of a file that was exported, here or elsewhere. It belongs to no sandbox. If the file is rejected, a
     /// later collection removes its chunks.
     pub async fn import<E: Send + 'static>(
-        self: &Arc<Self>,
+        &self,
         content: BoxStream<'static, Result<Bytes, E>>,
         options: ImportOptions,
     ) -> Result<SnapshotRecord, ImportFailed<E>> {
@@ -77,15 +77,8 @@ impl Snapshots {
         let expires = options.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
         let record =
             SnapshotRecord { expires_at_ms: expires.map(|ttl| now_ms().saturating_add(ttl)), ..record };
-        let (snapshots, recorded) = (Arc::clone(self), record.clone());
-        let recording = async move {
-            snapshots.add_record(&record).await?;
-            // From here on the record protects the chunks.
-            drop(finished.lease);
-            Ok(())
-        };
-        self.tasks.run_detached(recording).await?;
-        Ok(recorded)
+        self.add_record(&record, finished.lease).await?;
+        Ok(record)
     }
 
     /// Receives a file and stores its chunks.
