@@ -206,7 +206,7 @@ async fn a_sandbox_over_a_base_survives_a_stop_and_start_of_the_engine() {
         engine.stop();
         engine.start_again(next);
         until("the daemon is ready", || async { daemon.client.ready().await.is_ok() }).await;
-        // A request that comes before the daemon has noticed the container's end is told to try again.
+        // Before the daemon has noticed the container's end, a request fails and can be repeated.
         until_within(2 * SOON, "the sandbox has its files", || async {
             let Ok(records) = daemon.client.run(&copy, &script(look)).await else { return false };
             assert_eq!(outcome(records).await.text(), expected, "live restore: {live_restore}");
