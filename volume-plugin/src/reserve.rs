@@ -1,7 +1,7 @@
 //! A reserve on a disk for its next mount.
 //!
 //! Each mount of an overlay makes a directory and a file for a moment. Without an inode and a block for them it fails, and
-//! then nobody could remove files from a full disk. So some files are removed before a mount and made again after it.
+//! then the user could not remove files from a full disk. So some files are removed before a mount and made again after it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
