@@ -9,6 +9,7 @@ use bollard::query_parameters::{
 };
 use sandbox_api::sandbox::{ListSandboxes, SandboxState};
 use sandbox_client::Client;
+use sandboxd::model::Lower;
 use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
 
 use test_daemon::{Home, docker};
@@ -65,7 +66,9 @@ fn check_files(disks: &BTreeSet<String>, files: &BTreeSet<String>) -> Result<(),
     let images: BTreeSet<String> =
         files.iter().filter_map(|name| Some(name.strip_suffix(".img")?.to_owned())).collect();
     let ahead: Vec<_> = images.difference(disks).collect();
-    let others: Vec<_> = files.iter().filter(|name| !name.ends_with(".img")).collect();
+    // Bases stay until others need their space.
+    let is_base = |name: &str| name.strip_suffix(".erofs").is_some_and(Lower::is_base);
+    let others: Vec<_> = files.iter().filter(|name| !name.ends_with(".img") && !is_base(name)).collect();
     if !disks.is_subset(&images) || ahead.len() > DISKS_AHEAD || !others.is_empty() {
         return Err(format!("the disks' volume has {files:?}, and sandboxes have {disks:?}"));
     }
@@ -105,6 +108,8 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
     let mut volume_disks = HashMap::new();
     for volume in &volumes {
         let device = volume.options.get("device").and_then(|path| Path::new(path).file_stem()?.to_str());
+        // A volume over a base names its disk.
+        let device = device.or_else(|| volume.options.get("disk").map(String::as_str));
         if let Some(disk) = device {
             volume_disks.insert(volume.name.clone(), disk.to_owned());
         }
@@ -149,7 +154,8 @@ fn loop_devices(files: &BTreeSet<String>) -> BTreeSet<String> {
 fn mounts(volumes: &BTreeSet<String>) -> BTreeSet<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let at: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).collect();
-    let is_mounted = |volume: &&String| at.iter().any(|path| path.contains(&format!("/{volume}/")));
+    let is_below = |path: &str, volume: &str| path.split('/').any(|part| part == volume);
+    let is_mounted = |volume: &&String| at.iter().any(|path| is_below(path, volume));
     volumes.iter().filter(is_mounted).cloned().collect()
 }
 

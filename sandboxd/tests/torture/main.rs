@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use chance::Chance;
+use test_daemon::Home;
 use world::World;
 
 const KILLS: usize = 220;
@@ -54,6 +55,8 @@ async fn main() -> ExitCode {
         let chance = Chance::new(seed as u64 * 1000 + number as u64);
         tokio::spawn(async move { torture(number, cases, &end, chance).await })
     });
+    // Removed at the end, because the engine waits for a removed plugin whenever it lists its volumes.
+    let mut homes = Vec::new();
     let mut restarts = Vec::new();
     let (mut killed, mut at_seams, mut found, mut did) = (0, 0, Vec::new(), String::new());
     for (number, torture) in tortures.collect::<Vec<_>>().into_iter().enumerate() {
@@ -64,6 +67,7 @@ async fn main() -> ExitCode {
                 restarts.extend(reported.restarts);
                 found.extend(reported.found);
                 did.push_str(&reported.did);
+                homes.push(reported.home);
             }
             Err(panic) => found.push(format!("daemon {number}: the torture broke off: {panic}")),
         }
@@ -77,13 +81,13 @@ async fn main() -> ExitCode {
 }
 
 /// The results of one daemon.
-#[derive(Default)]
 struct Report {
     kills: usize,
     at_seams: usize,
     restarts: Vec<Duration>,
     found: Vec<String>,
     did: String,
+    home: Home,
 }
 
 /// When the kills under traffic end.
@@ -116,7 +120,8 @@ async fn torture(number: usize, cases: Vec<String>, end: &End, mut chance: Chanc
     };
     let did = traffic::under(&mut world, &mut chance, go_on).await;
     world.end().await;
-    Report { kills: world.kills, at_seams: world.at_seams, restarts: world.restarts, found: world.found, did }
+    let World { kills, at_seams, restarts, found, home, .. } = world;
+    Report { kills, at_seams, restarts, found, did, home }
 }
 
 fn report(took: Duration, kills: usize, at_seams: usize, mut restarts: Vec<Duration>, did: &str) {

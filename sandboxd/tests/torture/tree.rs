@@ -38,6 +38,11 @@ async fn run(client: &Client, sandbox: &SandboxId, act: &[&str]) -> Result<Strin
     Ok(printed)
 }
 
+/// The description without the holes of files, which are stored as zeros in a base.
+pub(crate) fn without_holes(description: &str) -> String {
+    description.replace(" sparse ", " full ")
+}
+
 /// The first line in which two descriptions differ.
 pub(crate) fn difference(before: &str, after: &str) -> String {
     let (mut before, mut after) = (before.lines(), after.lines());
