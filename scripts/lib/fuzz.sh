@@ -82,10 +82,11 @@ fuzz() {
   return "$status"
 }
 
-# Reports one check for each operation, and one for the sequences of operations.
+# Reports one check for each operation, and one for the sequences of operations, and which of them failed.
 count_fuzz() {
   local tests failures errors
   tests=$(junit_sum tests "$1") failures=$(junit_sum failures "$1") errors=$(junit_sum errors "$1")
+  "$fuzz_venv/bin/python" scripts/fuzz/list-failures "$1" >"$stage_failed_tests"
   count $((tests - failures - errors)) $((failures + errors))
 }
 
