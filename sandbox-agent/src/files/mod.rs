@@ -59,6 +59,7 @@ pub(crate) fn open_outputs(workspace: &Path) -> Option<Workspace> {
 #[cfg(test)]
 pub(crate) mod tests {
     use bytes::Bytes;
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
     use super::path::FilePath;
     use super::*;
@@ -73,6 +74,17 @@ pub(crate) mod tests {
         pub(crate) fn path(&self, path: &str) -> FilePath {
             self.workspace.path(&Bytes::copy_from_slice(path.as_bytes())).unwrap()
         }
+    }
+
+    /// Runs `act` as a user that modes restrict, even if the tests run as root.
+    pub(crate) fn as_unprivileged<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+        let none = CapabilitySet::empty();
+        let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        let act = || {
+            set_capabilities(None, none).unwrap();
+            act()
+        };
+        std::thread::scope(|scope| scope.spawn(act).join().unwrap())
     }
 
     pub(crate) fn fixture() -> Fixture {

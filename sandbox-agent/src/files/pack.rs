@@ -270,21 +270,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-
-    use super::super::tests::{Fixture, fixture};
+    use super::super::tests::{Fixture, as_unprivileged, fixture};
     use super::*;
-
-    /// Runs `act` as a user that modes restrict, even if the tests run as root.
-    fn as_unprivileged<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-        let none = CapabilitySet::empty();
-        let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
-        let act = || {
-            set_capabilities(None, none).unwrap();
-            act()
-        };
-        std::thread::scope(|scope| scope.spawn(act).join().unwrap())
-    }
 
     fn tree(files: &[(&str, usize)]) -> Fixture {
         let fixture = fixture();

@@ -42,7 +42,26 @@ pub(super) fn read(
     chunker: &mut Chunker,
     sink: &mut Sink,
 ) -> Result<Option<FileRead>, Stop> {
-    let opened = match Opened::open(dir, name, OFlags::RDONLY, stat) {
+    let (mut stat, mut tries) = (*stat, 0);
+    loop {
+        tries += 1;
+        let Some((read, after)) = read_once(dir, name, &stat, chunker, sink)? else { return Ok(None) };
+        if !read.is_torn || tries == MAX_TRIES || read.content.size > MAX_RETRIED_BYTES {
+            return Ok(Some(read));
+        }
+        stat = after;
+    }
+}
+
+/// Also returns the file's status after the read.
+fn read_once(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    stat: &Stat,
+    chunker: &mut Chunker,
+    sink: &mut Sink,
+) -> Result<Option<(FileRead, Stat)>, Stop> {
+    let mut opened = match Opened::open(dir, name, OFlags::RDONLY, stat) {
         Ok(opened) => opened,
         // Gone, or replaced by a link or socket.
         Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
@@ -50,28 +69,20 @@ pub(super) fn read(
     };
     let failed = |error: std::io::Error| Stop::failed(name, &error);
     let file = File::from(opened.as_fd().try_clone_to_owned().map_err(failed)?);
-    let errno = |error: Errno| failed(error.into());
-    let mut before = fstat(&file).map_err(errno)?;
+    let status = || fstat(&file).map_err(|error: Errno| failed(error.into()));
+    let mut before = status()?;
     if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let content = content_of(&file, &before, chunker, sink)?;
-        let attributes = attributes::of(&file).map_err(failed)?;
-        let after = fstat(&file).map_err(errno)?;
-        let is_torn = !is_same(&before, &after);
-        if is_torn && tries < MAX_TRIES && content.size <= MAX_RETRIED_BYTES {
-            before = after;
-            continue;
-        }
-        if opened.is_changed() {
-            // As it was. Its times differ afterwards, so it is read again next time.
-            before.st_mode = stat.st_mode;
-        }
-        return Ok(Some(FileRead { content, attributes, stat: before, is_torn }));
+    let attributes = attributes::of(&file).map_err(failed)?;
+    if opened.put_mode_back() {
+        // It was changed during this snapshot, so the next one reads it again.
+        before = status()?;
     }
+    let content = content_of(&file, &before, chunker, sink)?;
+    let after = status()?;
+    let is_torn = !is_same(&before, &after);
+    Ok(Some((FileRead { content, attributes, stat: before, is_torn }, after)))
 }
 
 fn is_same(before: &Stat, after: &Stat) -> bool {

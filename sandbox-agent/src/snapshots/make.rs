@@ -171,19 +171,19 @@ impl Walk {
         is_known: bool,
     ) -> Result<Option<Entry>, Stop> {
         let failed = |error: io::Error| Stop::failed(path, &error);
-        let dir = match Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, stat) {
+        let mut dir = match Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, stat) {
             Ok(dir) => dir,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(error) => return Err(failed(error.into())),
         };
+        let attributes = attributes::of(&dir).map_err(failed)?;
+        dir.put_mode_back();
         let record = self.known.as_mut().filter(|_| is_known).and_then(|known| known.find(name));
         let is_known = record.is_some_and(|record| record.begins_directory());
         self.cache.enter(name);
-        let content = self.directory(dir.as_fd(), path, depth, is_known);
-        let content = content?;
+        let content = self.directory(dir.as_fd(), path, depth, is_known)?;
         self.cache.leave(&content);
         self.end.directories += 1;
-        let attributes = attributes::of(&dir).map_err(failed)?;
         let entry = entry_of(name, Kind::Directory, stat);
         Ok(Some(Entry { content: Some(content), attributes, ..entry }))
     }
