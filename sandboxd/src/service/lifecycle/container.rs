@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use sandbox_api::command::EndReason;
@@ -158,16 +159,30 @@ impl Lifecycle {
     /// waits for the agent's first answer.
     pub(super) async fn await_agent(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
         let Some(inspected) = self.engine.inspect(sandbox.id()).await? else {
-            return Err(Error::Agent {
-                source: agent::Error::NotConnected { waited: std::time::Duration::ZERO },
-            });
+            return Err(agent::Error::NotConnected { waited: Duration::ZERO }.into());
         };
         sandbox.peer.send_replace(self.peer_of(inspected.status));
         if let Some(weakness) = inspected.posture.weaknesses(&self.network_of(sandbox)).first() {
             return Err(Error::NotHardened { weakness });
         }
         sandbox.set_posture(inspected.posture);
-        Ok(agent.connected(limits::AGENT_FIRST_ANSWER).await?)
+        self.await_first_answer(sandbox, agent).await
+    }
+
+    /// Waits for the agent, but not for one whose container has ended.
+    async fn await_first_answer(&self, sandbox: &Sandbox, agent: &AgentHandle) -> Result<(), Error> {
+        let began = Instant::now();
+        while agent.connected(limits::RECHECK).await.is_err() {
+            let has_ended = !matches!(
+                self.engine.status(sandbox.id()).await,
+                // An engine that does not answer says nothing about the container.
+                Ok(Status::Running { .. } | Status::Paused { .. }) | Err(_)
+            );
+            if has_ended || began.elapsed() >= limits::AGENT_FIRST_ANSWER {
+                return Err(agent::Error::NotConnected { waited: began.elapsed() }.into());
+            }
+        }
+        Ok(())
     }
 
     /// The process of the host that is accepted as the agent of a container with this status.

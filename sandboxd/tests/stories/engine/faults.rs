@@ -202,6 +202,31 @@ async fn the_daemon_waits_for_a_slow_engine() {
 
 /// A real engine is stopped and started, with its containers and without them.
 #[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_ends_at_its_start_fails_the_create_at_once() {
+    let proxy = EngineProxy::start();
+    let daemon = behind(&proxy).await;
+    // The daemon accepts an agent only after it has inspected the container.
+    proxy.set("/json", Fault::Delay(Duration::from_secs(2)));
+    let client = daemon.client.clone();
+    let create = tokio::spawn(async move { create(&client, "chat:1").await });
+    let engine = docker().await;
+    until("the container has been killed", || async {
+        let names = objects_of(&daemon.home).await;
+        let Some(container) = names.iter().find_map(|name| name.strip_prefix('/')) else { return false };
+        engine.kill_container(container, None::<KillContainerOptions>).await.is_ok()
+    })
+    .await;
+    let began = Instant::now();
+    proxy.clear_faults();
+    let failed = create.await.unwrap().unwrap_err();
+    assert_eq!(failed.code(), Some(ErrorCode::Unavailable), "{failed}");
+    assert!(began.elapsed() < limits::AGENT_FIRST_ANSWER / 2, "{:?}", began.elapsed());
+    let again = daemon.sandbox("chat:1").await;
+    assert_eq!(daemon.output(&again, "echo here").await, "here\n");
+    leave_nothing(daemon).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sandboxes_survive_a_stop_and_start_of_the_engine() {
     if skipped_under_gvisor("the private engine does not know the runtime") {
         return;
