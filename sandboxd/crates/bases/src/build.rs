@@ -5,11 +5,14 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use erofs_image::{Attributes, Invalid, MAX_TEXT_BYTES, Node, Plan, Special, Tree, Xattr};
 use snapshot_format::{
     ChunkSource, Content, ContentReader, Entry, Hash, Kind, ReadError, Segment, TreeReader,
 };
+
+use tokio::task::spawn_blocking;
 
 use crate::BaseName;
 
@@ -44,11 +47,11 @@ type Files = Vec<(Node, Content)>;
 #[derive(Debug)]
 pub struct Builder<S> {
     source: S,
-    plan: Plan,
+    plan: Arc<Plan>,
     files: Files,
 }
 
-impl<S: ChunkSource> Builder<S> {
+impl<S: ChunkSource<Error: Send + 'static>> Builder<S> {
     /// Reads the tree of a snapshot with this root directory.
     ///
     /// # Errors
@@ -69,8 +72,13 @@ impl<S: ChunkSource> Builder<S> {
                 open.push((node, directory(&content)?));
             }
         }
-        let (tree, files) = walk.finish()?;
-        Ok(Self { source, plan: Plan::new(tree, BaseName::of(root).uuid())?, files })
+        let uuid = BaseName::of(root).uuid();
+        let (plan, files) = blocking(move || {
+            let (tree, files) = walk.finish()?;
+            Ok((Plan::new(tree, uuid)?, files))
+        })
+        .await?;
+        Ok(Self { source, plan: plan.into(), files })
     }
 
     /// Size of the image in bytes, holes included.
@@ -85,7 +93,8 @@ impl<S: ChunkSource> Builder<S> {
     ///
     /// A file of the snapshot cannot be read, or the image cannot be written.
     pub async fn write(&self, image: &File) -> Result<(), Error<S::Error>> {
-        self.plan.write_tree(image)?;
+        let (plan, file) = (Arc::clone(&self.plan), image.try_clone()?);
+        blocking(move || Ok(plan.write_tree(&file)?)).await?;
         let mut batch = Batch::default();
         for (node, content) in &self.files {
             let mut reader = ContentReader::new(content).map_err(ReadError::Content)?;
@@ -105,11 +114,24 @@ impl<S: ChunkSource> Builder<S> {
 
     async fn write_batch(&self, image: &File, batch: Batch) -> Result<(), Error<S::Error>> {
         let chunks = self.source.chunks(&batch.chunks).await.map_err(ReadError::Chunk)?;
-        for ((node, offset), chunk) in batch.places.into_iter().zip(chunks) {
-            self.plan.write(image, node, offset, &chunk)?;
-        }
-        Ok(())
+        let (plan, file) = (Arc::clone(&self.plan), image.try_clone()?);
+        blocking(move || {
+            for ((node, offset), chunk) in batch.places.into_iter().zip(chunks) {
+                plan.write(&file, node, offset, &chunk)?;
+            }
+            Ok(())
+        })
+        .await
     }
+}
+
+/// Runs what takes long for a large tree on a thread where it delays no other task.
+async fn blocking<T, E>(work: impl FnOnce() -> Result<T, Error<E>> + Send + 'static) -> Result<T, Error<E>>
+where
+    T: Send + 'static,
+    E: std::error::Error + Send + 'static,
+{
+    spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 fn directory<E: std::error::Error>(content: &Content) -> Result<TreeReader, ReadError<E>> {
