@@ -93,8 +93,8 @@ enum Availability {
     Unknown,
     /// The driver of volumes over bases. A disk was mounted with it.
     Available { driver: String },
-    /// The reason was logged.
-    Unavailable,
+    /// The reason was logged. Tried again at the given time, if the reason may pass.
+    Unavailable { until: Option<Instant> },
 }
 
 impl Bases {
@@ -124,7 +124,7 @@ impl Bases {
         source: &dyn BaseSource,
         in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
     ) -> Result<Option<HeldBase>, BaseError> {
-        if !self.are_enabled() || self.availability() == Availability::Unavailable {
+        if !self.are_enabled() || matches!(self.availability(), Availability::Unavailable { .. }) {
             return Ok(None);
         }
         let name = source.name();
@@ -220,12 +220,12 @@ impl Bases {
     async fn driver(&self, engine: &Engine, disks: &Disks) -> Result<Option<String>, engine::Error> {
         match self.availability() {
             Availability::Available { driver } => return Ok(Some(driver)),
-            Availability::Unavailable => return Ok(None),
+            Availability::Unavailable { .. } => return Ok(None),
             Availability::Unknown => {}
         }
         let facts = engine.facts().await?;
         if !facts.mounts_images() {
-            self.set_unavailable(&OldKernel { found: facts.kernel });
+            self.set_unavailable(&OldKernel { found: facts.kernel }, None);
             return Ok(None);
         }
         match disks.ensure_volume_plugin(&self.program).await {
@@ -248,18 +248,19 @@ impl Bases {
         }
     }
 
-    /// Records that bases do not work on this engine, unless the error is inconclusive.
+    /// Records that bases do not work on this engine for a while, unless the error is inconclusive. The engine answers many
+    /// conclusive errors like temporary ones.
     fn record_unavailable(&self, error: engine::Error) -> Result<(), engine::Error> {
         if error.is_inconclusive() || matches!(error, engine::Error::Disk { .. }) {
             return Err(error);
         }
-        self.set_unavailable(&error);
+        self.set_unavailable(&error, Some(Instant::now() + limits::BASES_RETRY));
         Ok(())
     }
 
-    fn set_unavailable(&self, reason: &(dyn StdError + 'static)) {
+    fn set_unavailable(&self, reason: &(dyn StdError + 'static), until: Option<Instant>) {
         warn!(reason, "sandboxes do not share the files of a snapshot on this engine; each gets a copy");
-        *lock(&self.availability) = Availability::Unavailable;
+        *lock(&self.availability) = Availability::Unavailable { until };
     }
 
     /// Starts the plugin of `driver`, and installs it again if it is missing and of this version. Called if a sandbox over a
@@ -382,7 +383,13 @@ impl Bases {
     }
 
     fn availability(&self) -> Availability {
-        lock(&self.availability).clone()
+        let mut availability = lock(&self.availability);
+        if let Availability::Unavailable { until: Some(until) } = *availability
+            && until <= Instant::now()
+        {
+            *availability = Availability::Unknown;
+        }
+        availability.clone()
     }
 }
 

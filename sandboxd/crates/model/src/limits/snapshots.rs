@@ -172,3 +172,6 @@ pub const BASE_IMAGE: Duration = Duration::from_secs(60);
 
 /// Time after which a base that took too long is tried again.
 pub const BASE_RETRY: Duration = Duration::from_secs(600);
+
+/// Time after which bases are tried again on an engine on which they did not work.
+pub const BASES_RETRY: Duration = Duration::from_secs(3600);

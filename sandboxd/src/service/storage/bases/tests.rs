@@ -91,3 +91,18 @@ fn the_last_use_is_the_later_of_two_times() {
     assert!(bases.states.used_ms(&base("a")) > 5_000);
     assert_eq!(bases.states.used_ms(&base("b")), 5_000);
 }
+
+#[test]
+fn bases_that_did_not_work_are_tried_again_unless_the_kernel_is_too_old() {
+    let bases = bases();
+    let until = |bases: &Bases| match bases.availability() {
+        Availability::Unavailable { until } => until,
+        other => panic!("{other:?}"),
+    };
+    bases.record_unavailable(engine::Error::Miscounted { name: "volume".into() }).unwrap();
+    assert!(until(&bases).is_some_and(|until| until > Instant::now() + limits::BASES_RETRY / 2));
+    *lock(&bases.availability) = Availability::Unavailable { until: Some(Instant::now()) };
+    assert_eq!(bases.availability(), Availability::Unknown);
+    bases.set_unavailable(&OldKernel { found: "6.1".into() }, None);
+    assert_eq!(until(&bases), None);
+}
