@@ -61,7 +61,8 @@ pub(super) async fn each_patch(
     let mut outside = 0;
     let mut cursor: Option<String> = None;
     loop {
-        let page = client.diff_snapshots(Some(from), to, cursor.as_deref()).await?;
+        let page = client.diff_snapshots(Some(from), to, cursor.as_deref());
+        let page = waiting("comparing the files", page).await?;
         for change in &page.changes {
             outside += u64::from(change.diff_omitted == Some(DiffOmitted::Outside));
             if let Some(patch) = patch_of(change)? {

@@ -307,8 +307,26 @@ async fn all_snapshots_together_have_a_budget() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_shows_on_a_terminal_what_it_waits_for() {
     let daemon = Daemon::start().await;
-    daemon.sandbox("chat:1").await;
-    let program = daemon.home.program(&["snapshot", "--url", &daemon.base, "chat:1"]);
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "echo one > file").await;
+    let before = snapshot(&daemon, &sandbox).await.snapshot.snapshot_id;
+    daemon.output(&sandbox, "echo two > file").await;
+    let after = snapshot(&daemon, &sandbox).await.snapshot.snapshot_id;
+    for (args, waited_for, result) in [
+        (&["snapshot", "chat:1"][..], "reading the files", "snap_"),
+        (&["diff", "--patch", before.as_str(), after.as_str()], "comparing the files", "+two"),
+    ] {
+        let shown = on_terminal(&daemon, args).await;
+        assert!(shown.contains(waited_for), "{shown:?}");
+        let last = shown.trim_end().lines().last().unwrap();
+        assert!(last.contains(result), "the result comes last: {shown:?}");
+    }
+    daemon.stop().await;
+}
+
+/// What the program shows on a terminal. It must succeed.
+async fn on_terminal(daemon: &Daemon, args: &[&str]) -> String {
+    let program = daemon.home.program(args);
     let program = program.as_std();
     let words = std::iter::once(program.get_program()).chain(program.get_args());
     let line = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect::<Vec<_>>().join(" ");
@@ -316,13 +334,12 @@ async fn the_program_shows_on_a_terminal_what_it_waits_for() {
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .env_clear()
         .envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("SANDBOXD_URL", &daemon.base)
         .env("TERM", "xterm")
         .stdin(Stdio::null())
         .output();
     let output = tokio::time::timeout(SOON, on_terminal).await.expect("the program does not end").unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && shown.contains("reading the files"), "{shown:?}");
-    let last = shown.trim_end().lines().last().unwrap();
-    assert!(last.contains("snap_"), "the result comes last: {shown:?}");
-    daemon.stop().await;
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{shown:?}");
+    shown
 }
