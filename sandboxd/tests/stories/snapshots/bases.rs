@@ -2,9 +2,9 @@
 
 use bollard::query_parameters::{DisablePluginOptions, InspectContainerOptions, RemovePluginOptions};
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox_api::sandbox::{CreateSandbox, Resources, WorkspaceSource};
+use sandbox_api::sandbox::{CreateSandbox, Resources, SandboxState, WorkspaceSource};
 use sandbox_api::snapshot::{MakeSnapshot, RestoreSnapshot};
-use sandbox_api::{SandboxId, SnapshotId};
+use sandbox_api::{ErrorCode, SandboxId, SnapshotId};
 use sandboxd::model::Instance;
 use sandboxd::model::layout::volume_name;
 
@@ -281,6 +281,27 @@ async fn without_bases_each_sandbox_gets_a_copy() {
         assert_eq!(Samples::of(&daemon).await.sum("sandboxd_base_copies_total", &[]), counted);
         daemon.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_was_lost_is_made_again_from_its_snapshot() {
+    let daemon = Daemon::start().await;
+    let snapshot = large_snapshot(&daemon, "chat:1", 1).await;
+    let copy = copy_of(&daemon, "chat:2", &snapshot).await;
+    daemon.output(&copy, "echo mine > own; rm 1").await;
+    daemon.client.park(&copy, false).await.unwrap();
+    let disks = format!("sandboxd-disks-{}", daemon.home.instance().unwrap().id());
+    let disks = docker().await.inspect_volume(&disks).await.unwrap().mountpoint;
+    let base = daemon.client.get(&copy).await.unwrap().posture.unwrap().base.unwrap();
+    std::fs::remove_file(format!("{disks}/{base}.erofs")).unwrap();
+
+    let failed = daemon.client.touch(&copy, None).await.unwrap_err();
+    assert_eq!(failed.code(), Some(ErrorCode::Unavailable), "{failed}");
+    assert_eq!(daemon.client.get(&copy).await.unwrap().state, SandboxState::Parked);
+    let other = copy_of(&daemon, "chat:3", &snapshot).await;
+    assert!(is_over_base(&other).await);
+    assert_eq!(daemon.output(&copy, "cat own; ls | wc -l; cmp linked large").await, "mine\n1002\n");
+    daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

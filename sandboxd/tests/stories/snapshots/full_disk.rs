@@ -3,9 +3,13 @@
 use sandbox_api::ErrorCode;
 use sandbox_api::snapshot::{MakeSnapshot, RestoreSnapshot};
 
-use super::snapshot;
+use super::{fingerprint, program, snapshot};
 use crate::support::fault_injection::SmallDisk;
 use crate::support::harness::{Daemon, Home, until};
+
+/// Directories that are the same are one directory in a snapshot.
+const FILL: &str = "head -c 8M /dev/urandom > kept; mkdir same; cd same; seq 50 | split -l 1; head -c 2M /dev/urandom > own; \
+                    cd ..; cp -a same again; mkdir below; cp -a same below";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_does_not_fit_on_the_disk_is_refused_and_loses_nothing() {
@@ -13,9 +17,9 @@ async fn a_snapshot_that_does_not_fit_on_the_disk_is_refused_and_loses_nothing()
     let home = Home::new().set("SANDBOXD_STATE_DIR", &disk.path().to_string_lossy());
     let daemon = Daemon::start_in(home).await;
     let sandbox = daemon.sandbox("chat:1").await;
-    daemon.output(&sandbox, "head -c 8M /dev/urandom > kept").await;
+    daemon.output(&sandbox, FILL).await;
     let kept = snapshot(&daemon, &sandbox).await.snapshot;
-    let sum = daemon.output(&sandbox, "sha256sum kept").await;
+    let before = fingerprint(&daemon, &sandbox).await;
 
     daemon.output(&sandbox, "head -c 150M /dev/urandom > large").await;
     let refused = daemon.client.make_snapshot(&sandbox, &MakeSnapshot::default()).await.unwrap_err();
@@ -29,9 +33,10 @@ async fn a_snapshot_that_does_not_fit_on_the_disk_is_refused_and_loses_nothing()
         daemon.client.make_snapshot(&sandbox, &MakeSnapshot::default()).await.is_ok()
     })
     .await;
-    daemon.output(&sandbox, "rm kept medium").await;
+    daemon.output(&sandbox, "rm -r *").await;
     let request = RestoreSnapshot { snapshot_id: kept.snapshot_id, force: None };
     daemon.client.restore_snapshot(&sandbox, &request).await.unwrap();
-    assert_eq!(daemon.output(&sandbox, "sha256sum kept").await, sum);
+    assert_eq!(fingerprint(&daemon, &sandbox).await, before);
+    assert_eq!(program(&daemon, &["fsck"]).await.0, Some(0));
     daemon.stop().await;
 }
