@@ -76,6 +76,22 @@ struct Walk {
     end: SnapshotEnd,
 }
 
+/// A directory whose entries are being read.
+struct Directory {
+    opened: Opened,
+    /// Length of its path.
+    path_bytes: usize,
+    names: Names,
+    /// Number of names that were visited.
+    visited: usize,
+    /// The entries so far.
+    tree: TreeWriter,
+    /// Whether the cache stands in it.
+    is_known: bool,
+    /// Its own entry, without the content.
+    entry: Entry,
+}
+
 impl Walk {
     /// The root directory, which has only the directories that belong to a snapshot.
     fn roots(&mut self, volume: BorrowedFd<'_>) -> Result<Content, Stop> {
@@ -85,7 +101,8 @@ impl Walk {
             if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
                 return Err(Stop::rejected(name, "must be a directory"));
             }
-            if let Some(entry) = self.entry(volume, name, name, &stat, 1, self.has_cache)? {
+            if let Some(root) = self.open(volume, name, name, &stat, self.has_cache)? {
+                let entry = self.whole(root, name)?;
                 tree.push(&entry, &mut self.sink)?;
             }
         }
@@ -95,39 +112,90 @@ impl Walk {
         Ok(root)
     }
 
-    /// The entries of a directory. `is_known` says whether the cache stands at its beginning.
-    fn directory(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        path: &[u8],
-        depth: usize,
-        is_known: bool,
-    ) -> Result<Content, Stop> {
-        if depth > MAX_SNAPSHOT_DEPTH {
-            return Err(Stop::rejected(
-                path,
-                format!("a directory is deeper than {MAX_SNAPSHOT_DEPTH} levels"),
-            ));
-        }
-        let is_excluded = EXCLUDED.contains(&path);
-        let names = if is_excluded { Names::default() } else { self.names(dir, path)? };
-        let mut tree = TreeWriter::default();
-        let mut child = [path, b"/"].concat();
-        for name in names.iter() {
-            child.truncate(path.len() + 1);
-            child.extend_from_slice(name);
+    /// The entry of a directory with everything beneath it. Without recursion: a directory may be deep, and a thread's stack
+    /// is small.
+    fn whole(&mut self, root: Directory, path: &[u8]) -> Result<Entry, Stop> {
+        let mut path = path.to_vec();
+        let mut open = vec![root];
+        while let Some(dir) = open.last_mut() {
+            let Some(name) = dir.names.get(dir.visited) else {
+                let entry = self.close(open.pop().expect("it is the last one"))?;
+                let Some(parent) = open.last_mut() else { return Ok(entry) };
+                self.held -= parent.tree.held();
+                parent.tree.push(&entry, &mut self.sink)?;
+                continue;
+            };
+            dir.visited += 1;
+            path.truncate(dir.path_bytes);
+            path.push(b'/');
+            path.extend_from_slice(name);
             self.sink.keep_alive()?;
-            let Some(stat) = stat_of(dir, name)? else { continue };
-            self.held += tree.held();
-            let entry = self.entry(dir, name, &child, &stat, depth + 1, is_known)?;
-            self.held -= tree.held();
+            let fd = dir.opened.as_fd();
+            let Some(stat) = stat_of(fd, name)? else { continue };
+            self.held += dir.tree.held();
+            let entry = if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                if let Some(child) = self.open(fd, name, &path, &stat, dir.is_known)? {
+                    if open.len() == MAX_SNAPSHOT_DEPTH {
+                        let problem = format!("a directory is deeper than {MAX_SNAPSHOT_DEPTH} levels");
+                        return Err(Stop::rejected(&path, problem));
+                    }
+                    open.push(child);
+                    continue;
+                }
+                None
+            } else {
+                self.entry(fd, name, &path, &stat, dir.is_known)?
+            };
+            self.held -= dir.tree.held();
             if let Some(entry) = entry {
-                tree.push(&entry, &mut self.sink)?;
+                dir.tree.push(&entry, &mut self.sink)?;
             }
         }
+        unreachable!("the root's entry was returned")
+    }
+
+    /// Opens a directory and reads its names, or returns `None` if it is gone. `is_known` says whether the cache stands in
+    /// its parent.
+    fn open(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        path: &[u8],
+        stat: &Stat,
+        is_known: bool,
+    ) -> Result<Option<Directory>, Stop> {
+        let failed = |error: io::Error| Stop::failed(path, &error);
+        let mut opened = match Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, stat) {
+            Ok(opened) => opened,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let attributes = attributes::of(&opened).map_err(failed)?;
+        opened.put_mode_back();
+        let record = self.known.as_mut().filter(|_| is_known).and_then(|known| known.find(name));
+        self.cache.enter(name);
+        let names =
+            if EXCLUDED.contains(&path) { Names::default() } else { self.names(opened.as_fd(), path)? };
+        Ok(Some(Directory {
+            opened,
+            path_bytes: path.len(),
+            names,
+            visited: 0,
+            tree: TreeWriter::default(),
+            is_known: record.is_some_and(|record| record.begins_directory()),
+            entry: Entry { attributes, ..entry_of(name, Kind::Directory, stat) },
+        }))
+    }
+
+    /// The entry of a directory whose entries were all added.
+    fn close(&mut self, dir: Directory) -> Result<Entry, Stop> {
+        let Directory { names, tree, is_known, entry, .. } = dir;
         let known = self.known.as_mut().filter(|_| is_known).and_then(CacheReader::leave);
         self.held -= names.held();
-        tree.finish(known.as_ref(), &mut self.sink)
+        let content = tree.finish(known.as_ref(), &mut self.sink)?;
+        self.cache.leave(&content);
+        self.end.directories += 1;
+        Ok(Entry { content: Some(content), ..entry })
     }
 
     fn names(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<Names, Stop> {
@@ -140,52 +208,23 @@ impl Walk {
         Ok(names)
     }
 
-    /// One entry with everything beneath it, or `None` if it is gone.
+    /// The entry of anything but a directory, or `None` if it is gone.
     fn entry(
         &mut self,
         dir: BorrowedFd<'_>,
         name: &[u8],
         path: &[u8],
         stat: &Stat,
-        depth: usize,
         is_known: bool,
     ) -> Result<Option<Entry>, Stop> {
         let plain = |kind| Some(entry_of(name, kind, stat));
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => self.file(dir, name, path, stat, is_known),
-            FileType::Directory => self.subdirectory(dir, name, path, stat, depth, is_known),
             FileType::Symlink => link(dir, name, path, stat),
             FileType::Fifo => Ok(plain(Kind::Fifo)),
             FileType::Socket => Ok(plain(Kind::Socket)),
             _ => Err(Stop::rejected(path, "is a device, which a snapshot cannot have")),
         }
-    }
-
-    fn subdirectory(
-        &mut self,
-        parent: BorrowedFd<'_>,
-        name: &[u8],
-        path: &[u8],
-        stat: &Stat,
-        depth: usize,
-        is_known: bool,
-    ) -> Result<Option<Entry>, Stop> {
-        let failed = |error: io::Error| Stop::failed(path, &error);
-        let mut dir = match Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, stat) {
-            Ok(dir) => dir,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-            Err(error) => return Err(failed(error.into())),
-        };
-        let attributes = attributes::of(&dir).map_err(failed)?;
-        dir.put_mode_back();
-        let record = self.known.as_mut().filter(|_| is_known).and_then(|known| known.find(name));
-        let is_known = record.is_some_and(|record| record.begins_directory());
-        self.cache.enter(name);
-        let content = self.directory(dir.as_fd(), path, depth, is_known)?;
-        self.cache.leave(&content);
-        self.end.directories += 1;
-        let entry = entry_of(name, Kind::Directory, stat);
-        Ok(Some(Entry { content: Some(content), attributes, ..entry }))
     }
 
     fn file(

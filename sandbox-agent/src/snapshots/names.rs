@@ -36,7 +36,7 @@ impl Names {
     /// Reads the names in `dir`, which was just opened. They take at most `max_bytes` of memory.
     pub(super) fn read(dir: impl AsFd, max_bytes: usize) -> Result<Self, Failed> {
         let mut names = Self::default();
-        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+        let mut buffer = vec![MaybeUninit::uninit(); READ_BYTES];
         let mut entries = RawDir::new(dir, &mut buffer);
         while let Some(entry) = entries.next() {
             names.add(entry?.file_name().to_bytes())?;
@@ -69,8 +69,9 @@ impl Names {
         self.bytes.capacity() + self.spans.capacity() * size_of::<(u32, u8)>()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.spans.iter().map(|span| name_at(&self.bytes, *span))
+    /// The name at a position of the order.
+    pub(super) fn get(&self, position: usize) -> Option<&[u8]> {
+        self.spans.get(position).map(|span| name_at(&self.bytes, *span))
     }
 }
 

@@ -75,7 +75,9 @@ impl Volume {
     fn try_make(&self, id: &str, parent: &str, chunks: &mut Chunks) -> Result<Made, Stop> {
         let (sender, mut parts) = tokio::sync::mpsc::channel(1);
         let source = self.source(id, parent);
-        let making = std::thread::spawn(move || make(source, None, Sink::new(sender)?));
+        // So small that a walk which needs stack for each level of directories fails.
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        let making = thread.spawn(move || make(source, None, Sink::new(sender)?)).unwrap();
         let mut decompressor = Decompressor::new().unwrap();
         let (mut end, mut sent) = (None, 0);
         while let Some(SnapshotPart { chunks: part, end: last }) = parts.blocking_recv() {
