@@ -178,7 +178,7 @@ impl Lifecycle {
                 // An engine that does not answer says nothing about the container.
                 Ok(Status::Running { .. } | Status::Paused { .. }) | Err(_)
             );
-            if has_ended || began.elapsed() >= limits::AGENT_FIRST_ANSWER {
+            if has_ended || agent.is_closed() || began.elapsed() >= limits::AGENT_FIRST_ANSWER {
                 return Err(agent::Error::NotConnected { waited: began.elapsed() }.into());
             }
         }
