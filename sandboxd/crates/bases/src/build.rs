@@ -11,7 +11,6 @@ use erofs_image::{Attributes, Invalid, MAX_TEXT_BYTES, Node, Plan, Special, Tree
 use snapshot_format::{
     ChunkSource, Content, ContentReader, Entry, Hash, Kind, ReadError, Segment, TreeReader,
 };
-
 use tokio::task::spawn_blocking;
 
 use crate::BaseName;
