@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_tcp_user_timeout;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
@@ -29,6 +29,9 @@ use self::slot::{ConnectionSlot, IdleConnections};
 
 /// Pause after a failed accept, most likely because there are no free descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bytes that a connection's send buffer holds beyond those that the kernel may send now.
+const MAX_UNSENT_BYTES: u32 = 256 * 1024;
 
 /// Limits the number of open connections.
 #[derive(Debug, Clone)]
@@ -94,13 +97,17 @@ async fn try_accept(
     Ok((stream, address, permit))
 }
 
-/// Sends short responses without delay, and ends a connection whose client has read nothing for `stalled`.
+/// Sends short responses without delay, buffers little for a client that reads slowly, and ends a connection whose
+/// client has read nothing for `stalled`.
 pub fn tune(stream: &TcpStream, stalled: Duration) -> io::Result<()> {
     // Otherwise the kernel delays short responses by 40 ms.
     stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    // Otherwise the kernel buffers up to 4 MiB for each client that does not read, and all of it is lost if the
+    // connection breaks. What is on its way to the client is not limited (Linux: ip-sysctl, tcp_notsent_lowat).
+    socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES)?;
     // Only the kernel can distinguish a slow reader from one that stopped. Its buffers may hold a megabyte, and a
     // write continues only after much of it was read. The kernel ends the connection if the client's window was
     // closed, or data was not acknowledged, for this long (tcp(7), TCP_USER_TIMEOUT).
-    let stalled_ms = u32::try_from(stalled.as_millis()).unwrap_or(u32::MAX);
-    Ok(set_tcp_user_timeout(stream, stalled_ms)?)
+    socket.set_tcp_user_timeout(Some(stalled))
 }

@@ -1,11 +1,13 @@
 //! Readers that hold a command back, and for how long.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use sandbox_api::command::{EndReason, Output, Record, StartCommand};
 use sandbox_api::{CommandId, SandboxId};
 use sandbox_client::{Client, Records};
+use test_daemon::until;
 use tokio::time::timeout;
 
 use crate::support::harness::{Daemon, DaemonProcess, Home, Outcome, SOON, free_port, outcome, script};
@@ -15,6 +17,9 @@ const OUTPUT_BYTES: usize = 60_000_000;
 
 /// Time in which a command that is not held back would end.
 const MOMENT: Duration = Duration::from_secs(2);
+
+/// A command that has written nothing for this long is held back.
+const UNCHANGED: Duration = Duration::from_millis(500);
 
 /// How long an agent waits for a first reader, and for one that left.
 const READER_ABSENCE: Duration = Duration::from_secs(3);
@@ -155,6 +160,29 @@ async fn a_reader_that_reconnects_at_once_misses_nothing() {
         }
     }
     assert_eq!(read, Some((OUTPUT_BYTES, 0)));
+    daemon.stop().await;
+}
+
+/// Waits until a command that is held back writes no more.
+async fn until_it_pauses(client: &Client, sandbox: &SandboxId, command: &CommandId) {
+    let before = AtomicU64::new(u64::MAX);
+    until("the command pauses", || async {
+        let written = client.inspect(sandbox, command).await.unwrap().stdout_bytes;
+        tokio::time::sleep(UNCHANGED).await;
+        before.swap(written, Ordering::Relaxed) == written
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_pauses_and_loses_its_connection_misses_nothing() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let (command, records, first) = first_reader(&daemon.client, &sandbox, &writes_much()).await;
+    until_it_pauses(&daemon.client, &sandbox, &command).await;
+    drop(records);
+    let rest = outcome(daemon.client.logs(&sandbox, &command, first.seq, true).await.unwrap()).await;
+    assert_eq!((rest.dropped_bytes, first.data.len() + rest.stdout.len()), (0, OUTPUT_BYTES));
     daemon.stop().await;
 }
 
