@@ -15,18 +15,17 @@
 //! Only [`run`] creates them and connects them.
 
 pub mod api;
-pub mod cli;
-pub mod config;
 mod content;
 mod memory;
 pub mod preview;
 pub mod program;
 pub mod service;
-pub mod state_dir;
 pub mod telemetry;
 
 pub use sandboxd_agents as agent;
 pub use sandboxd_bases as bases;
+pub use sandboxd_cli as cli;
+pub use sandboxd_config as config;
 pub use sandboxd_egress as egress;
 pub use sandboxd_engine as engine;
 pub use sandboxd_metrics as metrics;
@@ -34,6 +33,7 @@ pub use sandboxd_model as model;
 pub use sandboxd_packs as packs;
 pub use sandboxd_sealed as sealed;
 pub use sandboxd_seam as seam;
+pub use sandboxd_state_dir as state_dir;
 pub use sandboxd_store as store;
 
 use std::fs::{DirBuilder, File, Permissions};
@@ -52,7 +52,7 @@ use tracing::{info, warn};
 
 use crate::api::{ApiState, Surfaces};
 use crate::config::Config;
-use crate::engine::{Engine, ImageSource};
+use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::model::{AdminToken, Instance, limits};
 use crate::service::{Service, Setup};
@@ -217,7 +217,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         adopt_original: config.adopt_original,
         disk_quota: config.disk_quota,
         allowed_images: config.allowed_images.clone(),
-        image_source: image_source(config).filter(|_| config.autobuild),
+        image_source: config.image_source.clone().filter(|_| config.autobuild),
         agent_program: config.agent_program.clone(),
         transport: config.transport,
         preview: config.preview.clone(),
@@ -236,10 +236,4 @@ fn own_ports(config: &Config, listeners: &[&TcpListener]) -> Vec<RangeInclusive<
     let engine = config.engine.tcp_port();
     let single = listening.chain(engine).map(|port| port..=port);
     single.chain([config.preview.link_ports.clone()]).collect()
-}
-
-/// What the image is built from, if its folder was found.
-pub fn image_source(config: &Config) -> Option<ImageSource> {
-    let folder = config.image_dir.clone()?;
-    Some(ImageSource { folder, build_ca: config.build_ca.clone() })
 }

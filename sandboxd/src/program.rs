@@ -175,8 +175,8 @@ async fn second_signal(shutdown: CancellationToken) {
 async fn build_image(config: Config) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log_filter, config.log_json);
     log_text::log_panics();
-    let source = crate::image_source(&config)
-        .context("`sandbox-images` was not found; set SANDBOXD_IMAGE_DIR to it")?;
+    let source =
+        config.image_source.context("`sandbox-images` was not found; set SANDBOXD_IMAGE_DIR to it")?;
     // Images have no labels of an instance, so this needs no instance key, and a daemon may be running.
     let instance = Arc::new(Instance::new([0; KEY_BYTES]));
     let engine = Engine::connect(config.engine, instance, None, Arc::default()).await?;

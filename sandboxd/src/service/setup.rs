@@ -3,9 +3,8 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use crate::engine::ImageSource;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, EgressSettings, Limits, RemoteStore, Transport};
+use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, RemoteStore, Transport};
 
 /// Configuration of the service.
 #[derive(Debug, Clone)]

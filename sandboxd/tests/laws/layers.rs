@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::parts::parts_used;
 
-/// A part of `sandboxd/src`, and the parts and crates of the daemon that it may use. A line for a module of a part
-/// replaces the part's own line there.
-const MAY_USE: [(&str, &[&str]); 13] = [
-    ("config", &["model"]),
-    ("state_dir", &["model", "store"]),
+/// A part of `sandboxd/src`, or the crate `cli`, and the parts and crates of the daemon that it may use. A line for a
+/// module of a part replaces the part's own line there.
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("telemetry", &[]),
     ("memory", &["model"]),
     (
@@ -56,25 +54,50 @@ fn line_for(module: &[String]) -> Option<&'static (&'static str, &'static [&'sta
     lines.max_by_key(|(part, _)| part.len())
 }
 
+/// A source file of a part.
+struct Source {
+    file: PathBuf,
+    module: Vec<String>,
+    /// The parts that it uses, with their lines.
+    used: Vec<(usize, String)>,
+}
+
+/// The sources in a folder. They are those of the part, or without one of the parts that the folder consists of.
+fn sources_in(root: &Path, part: Option<&str>) -> Vec<Source> {
+    let mut files = Vec::new();
+    sources(root, &mut files);
+    let source = |file: PathBuf| {
+        let below = module_of(file.strip_prefix(root).unwrap());
+        let module: Vec<String> = part.map(str::to_owned).into_iter().chain(below).collect();
+        let text = std::fs::read_to_string(&file).unwrap();
+        // The root of a crate stands for the part.
+        let text =
+            part.map_or_else(|| text.clone(), |part| text.replace("crate::", &format!("crate::{part}::")));
+        let used = parts_used(&text, &module).unwrap();
+        Source { file, module, used }
+    };
+    files.into_iter().map(source).collect()
+}
+
+/// The sources of all parts. `lib.rs` is none: it connects them.
+fn all_sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = sources_in(&root.join("src"), None);
+    all.retain(|source| source.module != ["lib"]);
+    all.extend(sources_in(&root.join("crates/cli/src"), Some("cli")));
+    all
+}
+
 #[test]
 fn every_part_uses_only_permitted_parts() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
     let mut faults = Vec::new();
-    for file in files {
-        let module = module_of(file.strip_prefix(&root).unwrap());
+    for Source { file, module, used } in all_sources() {
         let part = module[0].as_str();
-        // It connects all parts.
-        if part == "lib" {
-            continue;
-        }
         let Some((line_of, allowed)) = line_for(&module) else {
             faults.push(format!("{}: the table has no line for {part}", file.display()));
             continue;
         };
-        let text = std::fs::read_to_string(&file).unwrap();
-        for (line, used) in parts_used(&text, &module).unwrap() {
+        for (line, used) in used {
             if used != part && !allowed.contains(&used.as_str()) {
                 faults.push(format!("{}:{line}: {line_of} may not use {used}", file.display()));
             }
@@ -86,16 +109,10 @@ fn every_part_uses_only_permitted_parts() {
 /// An unused line would permit the next violation.
 #[test]
 fn every_permission_is_needed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
     let mut used: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for file in files {
-        let module = module_of(file.strip_prefix(&root).unwrap());
-        let text = std::fs::read_to_string(&file).unwrap();
-        let parts = parts_used(&text, &module).unwrap().into_iter().map(|(_, part)| part);
-        let Some((part, _)) = line_for(&module) else { continue };
-        used.entry(part).or_default().extend(parts);
+    for source in all_sources() {
+        let Some((part, _)) = line_for(&source.module) else { continue };
+        used.entry(part).or_default().extend(source.used.into_iter().map(|(_, part)| part));
     }
     for (part, allowed) in MAY_USE {
         for other in allowed {

@@ -11,9 +11,11 @@ use syn::visit::{self, Visit};
 use crate::paths::{Import, TokenPath, imports_of, paths_of_tokens};
 
 /// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
-const CRATES: [(&str, &str); 10] = [
+const CRATES: [(&str, &str); 13] = [
     ("sandboxd_agents", "agent"),
     ("sandboxd_bases", "bases"),
+    ("sandboxd_cli", "cli"),
+    ("sandboxd_config", "config"),
     ("sandboxd_egress", "egress"),
     ("sandboxd_engine", "engine"),
     ("sandboxd_metrics", "metrics"),
@@ -21,12 +23,13 @@ const CRATES: [(&str, &str); 10] = [
     ("sandboxd_packs", "packs"),
     ("sandboxd_sealed", "sealed"),
     ("sandboxd_seam", "seam"),
+    ("sandboxd_state_dir", "state_dir"),
     ("sandboxd_store", "store"),
 ];
 
 /// Names at the root that are not parts: they belong to `lib.rs` or to other crates. Any other name that `lib.rs` imports
 /// would hide the part that it comes from.
-const NO_PARTS: [&str; 4] = ["Error", "listen", "image_source", "run"];
+const NO_PARTS: [&str; 3] = ["Error", "listen", "run"];
 
 /// The parts that a file of this module names, with their lines.
 pub(crate) fn parts_used(text: &str, module: &[String]) -> syn::Result<Vec<(usize, String)>> {
@@ -260,7 +263,7 @@ fn workspace() -> &'static Path {
 fn the_crates_are_those_of_the_folder_and_of_the_root() {
     let folders = std::fs::read_dir(workspace().join("sandboxd/crates")).unwrap();
     let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let folders: BTreeSet<_> = folders.map(|name| format!("sandboxd_{name}")).collect();
+    let folders: BTreeSet<_> = folders.map(|name| format!("sandboxd_{}", name.replace('-', "_"))).collect();
     let known: BTreeSet<_> = CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(known, folders, "CRATES, and the folders of sandboxd/crates");
     let root = std::fs::read_to_string(workspace().join("sandboxd/src/lib.rs")).unwrap();

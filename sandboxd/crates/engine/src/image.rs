@@ -1,7 +1,6 @@
 //! The sandbox image: its presence, and its build if it is missing.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use super::base_image::LOCAL_BASE;
 use super::progress::drain;
 use super::tar::Archive;
 use super::{Engine, Error};
-use sandboxd_model::limits;
+use sandboxd_model::{ImageSource, limits};
 
 /// Base of the build if a registry can be reached.
 const PUBLIC_BASE: &str = "node:24-trixie-slim";
@@ -29,22 +28,11 @@ const SOURCE_LABEL: &str = "org.opencontainers.image.revision";
 /// Path of the certificate bundle for the build, in the image's folder.
 const BUILD_CA: &str = "build-ca/ca.crt";
 
-/// Sources of an image.
-#[derive(Debug, Clone)]
-pub struct ImageSource {
-    /// The folder `sandbox-images`, with one folder per image and `make-base`.
-    pub folder: PathBuf,
-    /// Additional certificates that the build trusts. They do not stay in the image.
-    pub build_ca: Option<PathBuf>,
-}
-
-impl ImageSource {
-    /// SHA-256 of the Dockerfile, as in [`SOURCE_LABEL`]. `scripts/lib/image.sh` compares it too.
-    fn revision(&self) -> Result<String, Error> {
-        let path = self.folder.join(IMAGE_FOLDER).join("Dockerfile");
-        let file = std::fs::read(&path).map_err(|source| Error::ImageFolder { path, source })?;
-        Ok(Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect())
-    }
+/// SHA-256 of the Dockerfile, as in [`SOURCE_LABEL`]. `scripts/lib/image.sh` compares it too.
+fn revision_of(source: &ImageSource) -> Result<String, Error> {
+    let path = source.folder.join(IMAGE_FOLDER).join("Dockerfile");
+    let file = std::fs::read(&path).map_err(|source| Error::ImageFolder { path, source })?;
+    Ok(Sha256::digest(file).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Engine {
@@ -52,7 +40,7 @@ impl Engine {
     pub async fn is_built_from(&self, tag: &str, source: &ImageSource) -> Result<bool, Error> {
         let image = self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await?;
         let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
-        Ok(labels.get(SOURCE_LABEL) == Some(&source.revision()?))
+        Ok(labels.get(SOURCE_LABEL) == Some(&revision_of(source)?))
     }
 
     /// Whether the engine has the image.
@@ -92,7 +80,7 @@ impl Engine {
         let context = self.build_context(source)?;
         let options = BuildImageOptions {
             t: Some(tag.to_owned()),
-            labels: Some(HashMap::from([(SOURCE_LABEL.to_owned(), source.revision()?)])),
+            labels: Some(HashMap::from([(SOURCE_LABEL.to_owned(), revision_of(source)?)])),
             buildargs: Some(HashMap::from([("BASE_IMAGE".to_owned(), base)])),
             rm: true,
             forcerm: true,

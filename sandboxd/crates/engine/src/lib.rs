@@ -45,7 +45,6 @@ pub use disks::{Attached, BaseUse, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;
 pub use events::Change;
 pub use facts::Facts;
-pub use image::ImageSource;
 pub use labels::SandboxLabels;
 pub use marker::{Epoch, Volumes};
 pub use originals::Original;
