@@ -74,7 +74,7 @@ use sandboxd_config::{Config, Fault, Report};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
     /// URL of the daemon [default: SANDBOXD_URL, or the address that a daemon on this machine would use]
-    #[arg(long)]
+    #[arg(long, value_parser = sandboxd_config::daemon_url)]
     url: Option<String>,
 }
 

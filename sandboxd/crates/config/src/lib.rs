@@ -19,6 +19,7 @@ use sandbox_api::limits as shared;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use bind_host::BindHost;
+pub use parse::daemon_url;
 pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
@@ -122,7 +123,7 @@ impl Config {
         let bind_host = reader.setting("SANDBOXD_BIND_HOST", "127.0.0.1", parse::bind_host);
         let port = reader.setting("SANDBOXD_PORT", "8080", parse::port);
         let own_url = parse::url_of(bind_host.as_ref(), port);
-        let url = reader.setting("SANDBOXD_URL", &own_url, parse::url);
+        let url = reader.guarded_setting("SANDBOXD_URL", &own_url, parse::daemon_url);
         let admin_token = reader.secret("SANDBOXD_ADMIN_TOKEN");
         check_token(reader, bind_host.as_ref(), admin_token.as_ref());
         let tool_tokens = reader.optional("SANDBOXD_TOOL_TOKENS_FILE", parse::tool_tokens);
@@ -389,6 +390,16 @@ mod tests {
         assert_eq!(url(&[("SANDBOXD_BIND_HOST", "::1")]), "http://[::1]:8080");
         assert_eq!(url(&[("SANDBOXD_PORT", "9000"), ("SANDBOXD_URL", "http://there:1/")]), "http://there:1/");
         assert_eq!(faulty(&[("SANDBOXD_URL", "there:1")]), ["SANDBOXD_URL"]);
+    }
+
+    #[test]
+    fn a_url_with_a_password_is_rejected_and_not_shown() {
+        let (config, report) = load(&[("SANDBOXD_URL", "https://me:hush@there:1/")]);
+        let faults = config.unwrap_err();
+        assert_eq!(faults.len(), 1);
+        let shown = format!("{} {report}", faults[0]);
+        assert!(shown.contains("SANDBOXD_URL") && !shown.contains("hush"), "{shown}");
+        assert!(load(&[("SANDBOXD_URL", "https://there/path@1")]).0.is_ok());
     }
 
     #[test]

@@ -37,10 +37,16 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("must be 0 to 65535, not {text:?}"))
 }
 
-pub(super) fn url(text: &str) -> Result<String, String> {
-    match text.starts_with("http://") || text.starts_with("https://") {
-        true => word(text),
-        false => Err(format!("must begin with `http://` or `https://`, not {text:?}")),
+/// URL of a daemon. Its requests carry a token, so a user name or a password in it would be ignored, and shown where
+/// the URL is.
+pub fn daemon_url(text: &str) -> Result<String, String> {
+    let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
+        return Err("must begin with `http://` or `https://`".into());
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.contains('@') {
+        true => Err("must have no user name and no password; the token is a setting of its own".into()),
+        false => word(text),
     }
 }
 

@@ -135,14 +135,31 @@ impl<'a> Reader<'a> {
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        match self.value(name).map(|value| parse(&value)) {
-            Some(Err(problem)) => {
-                self.row(name, "(not valid)", "environment");
-                self.fault(name, problem);
-                None
-            }
-            Some(Ok(_)) | None => self.optional(name, parse),
+        match self.hide_if_invalid(name, &parse) {
+            true => None,
+            false => self.optional(name, parse),
         }
+    }
+
+    /// As [`Self::guarded`], with a default.
+    pub(super) fn guarded_setting<T>(
+        &mut self,
+        name: &'static str,
+        default: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match self.hide_if_invalid(name, &parse) {
+            true => None,
+            false => self.setting(name, default, parse),
+        }
+    }
+
+    /// Reports a value that is not valid, without showing it. Returns whether there is one.
+    fn hide_if_invalid<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> bool {
+        let Some(Err(problem)) = self.value(name).map(|value| parse(&value)) else { return false };
+        self.row(name, "(not valid)", "environment");
+        self.fault(name, problem);
+        true
     }
 
     /// A setting whose value is never shown.
