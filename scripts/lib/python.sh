@@ -8,12 +8,21 @@
 ensure_venv() {
   local venv=$1 wanted=$2
   if cmp --silent "$wanted" "$venv/requirements.txt"; then return; fi
-  if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then install_packages python3 python3-venv || return 1; fi
+  ensure_python_venv || return 1
   say "installing $(tr '\n' ' ' <"$wanted")into $venv, once"
   rm -rf -- "$venv"
   python3 -m venv "$venv" \
-    && "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" \
+    && install_in "$venv" --requirement "$wanted" \
     && cp -- "$wanted" "$venv/requirements.txt"
+}
+
+ensure_python_venv() {
+  python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3 python3-venv
+}
+
+# Installs packages of PyPI in a virtual environment.
+install_in() {
+  "$1/bin/pip" install --quiet --disable-pip-version-check "${@:2}"
 }
 
 # An S3 server for the tests of remote stores. crates/test-s3 starts it from there.

@@ -13,6 +13,7 @@ mod files;
 mod gvisor;
 mod lifecycle;
 mod limits;
+mod open_webui;
 mod previews;
 mod security;
 mod snapshots;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use thirtyfour::{ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
+use thirtyfour::{By, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
@@ -87,6 +87,11 @@ impl Browser {
         self.sees("window.openSockets > 0").await;
     }
 
+    /// Makes the window as large as that of a desktop. Otherwise pages have the layout for a phone.
+    pub(crate) async fn enlarge(&self) {
+        self.driver.set_window_rect(0, 0, 1400, 1000).await.unwrap();
+    }
+
     /// Follows a link in the open tab.
     pub(crate) async fn open(&self, url: &str) {
         self.driver.goto(url).await.unwrap();
@@ -119,6 +124,12 @@ impl Browser {
     /// Waits until the page's text contains `text`.
     pub(crate) async fn reads(&self, text: &str) {
         self.sees(&format!("document.body.innerText.includes({})", Value::from(text))).await;
+    }
+
+    /// Types a text into the element that this CSS selector finds.
+    pub(crate) async fn type_into(&self, selector: &str, text: &str) {
+        let element = self.driver.find(By::Css(selector)).await.unwrap();
+        element.send_keys(text).await.unwrap();
     }
 
     /// The URL in the address bar.

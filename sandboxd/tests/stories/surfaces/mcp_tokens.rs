@@ -9,7 +9,7 @@ use crate::support::harness::{Daemon, Home};
 use crate::support::http::{Answer, HttpClient};
 
 /// A home with the tool tokens `ann-token` and `bob-token`.
-pub(super) fn home_with_tokens() -> Home {
+pub(crate) fn home_with_tokens() -> Home {
     let home = Home::new();
     let digest =
         |token: &str| Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -30,3 +30,5 @@ mod wrapped;
 mod wrapped_hostile;
 mod wrapped_secrets;
 mod wrapped_stdio;
+
+pub(crate) use mcp_tokens::home_with_tokens;
