@@ -256,6 +256,8 @@ impl Bench {
             {
                 self.set_checkpoints(is_on).await;
                 self.run("true").await;
+                // The checkpoints so far must not be made beside the commands that are measured.
+                sleep(SETTLE).await;
                 for _ in 0..CHECKPOINTED_BLOCK {
                     at_once.push(self.run("true").await);
                 }
