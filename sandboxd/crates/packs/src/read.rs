@@ -1,5 +1,7 @@
 //! Reading chunks.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -20,6 +22,11 @@ const LOCATE: usize = 1024;
 
 /// Chunks of this size in total are decompressed on the runtime's worker: handing them over takes longer.
 const INLINE_RAW_BYTES: u64 = 64 * 1024;
+
+thread_local! {
+    /// Its tables of 160 KiB are kept: creating them takes longer than decompressing a directory.
+    static DECOMPRESSOR: RefCell<Option<Decompressor>> = const { RefCell::new(None) };
+}
 
 /// The chunks of a run up to the first one that failed.
 type Decoded = (Vec<(Hash, Bytes)>, Option<Error>);
@@ -149,17 +156,13 @@ impl Packs {
 
     fn decode_run(&self, run: &Run, bytes: &Bytes) -> Decoded {
         let mut decoded = Vec::with_capacity(run.chunks.len());
-        let mut decompressor = match Decompressor::new() {
-            Ok(decompressor) => decompressor,
-            Err(error) => return (decoded, Some(Error::System(error))),
-        };
-        for (chunk, source) in &run.chunks {
-            match self.decode_chunk(*chunk, source, run, bytes, &mut decompressor) {
-                Ok(bytes) => decoded.push((*chunk, bytes)),
-                Err(error) => return (decoded, Some(error)),
+        let failed = with_decompressor(|decompressor| {
+            for (chunk, source) in &run.chunks {
+                decoded.push((*chunk, self.decode_chunk(*chunk, source, run, bytes, decompressor)?));
             }
-        }
-        (decoded, None)
+            Ok(())
+        });
+        (decoded, failed.err())
     }
 
     fn decode_chunk(
@@ -207,6 +210,14 @@ impl Run {
             _ => None,
         })
     }
+}
+
+/// Lends the decompressor of this thread. `with` must not ask for it again.
+fn with_decompressor<T>(with: impl FnOnce(&mut Decompressor) -> Result<T, Error>) -> Result<T, Error> {
+    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(decompressor) => with(decompressor),
+        None => with(kept.insert(Decompressor::new().map_err(Error::System)?)),
+    })
 }
 
 fn pack_missing(chunk: Hash, at: Location) -> Error {
