@@ -145,7 +145,9 @@ async fn capturing_is_bounded_and_does_not_hold_up_a_pipeline() {
     let ran = run(&daemon, &sandbox, captured("yes | head -1")).await;
     let stages = ran.stages.unwrap();
     assert_eq!((ran.stdout.as_str(), stages[0].exit_code), ("y\n", Some(141)));
-    assert!(stages[0].truncated && stages[0].stdout_bytes.unwrap() > 0, "{stages:?}");
+    // How much it wrote before `head` ended is up to the scheduler.
+    let (kept, bytes) = (stages[0].stdout.as_ref().unwrap().len() as u64, stages[0].stdout_bytes.unwrap());
+    assert!(kept > 0 && stages[0].truncated == (bytes > kept), "{stages:?}");
     // A program that watches its output ends without writing to it.
     run(&daemon, &sandbox, captured("echo a > a; tail -f a | head -1")).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
