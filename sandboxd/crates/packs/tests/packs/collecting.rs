@@ -1,6 +1,6 @@
 //! Collections, and writers that work meanwhile.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -244,11 +244,15 @@ async fn nothing_in_use_is_lost_among_writers_and_collections() {
     let root = dir.path().join("store");
     let packs = Packs::open_dir(&root, Arc::clone(&index)).await.unwrap();
     let snapshots = Arc::new(Mutex::new(Vec::new()));
+    // Writers may be much faster than collections, so they go on until enough packs were removed.
+    let is_enough = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..3)
-        .map(|writer| tokio::spawn(make_snapshots(packs.clone(), Arc::clone(&snapshots), writer)))
+        .map(|writer| make_snapshots(packs.clone(), Arc::clone(&snapshots), writer, Arc::clone(&is_enough)))
+        .map(tokio::spawn)
         .collect();
     let mut removed = 0;
     while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        is_enough.store(removed >= REMOVED_PACKS, Ordering::SeqCst);
         let collection = packs.begin_collection().await.unwrap();
         let listed = snapshots.lock().unwrap().concat();
         mark(&collection, &listed).await;
@@ -258,25 +262,30 @@ async fn nothing_in_use_is_lost_among_writers_and_collections() {
     for writer in writers {
         writer.await.unwrap();
     }
-    assert!(removed > 0);
+    assert!(removed >= REMOVED_PACKS);
     let kept = snapshots.lock().unwrap().concat();
     collect(&packs, &kept).await;
     check_stored(&Packs::open_dir(&root, index).await.unwrap(), &kept).await;
 }
 
+const REMOVED_PACKS: u64 = 10;
+/// So few that most chunks are in no snapshot.
+const MAX_SNAPSHOTS: usize = 4;
+
 type Snapshots = Arc<Mutex<Vec<Vec<Vec<u8>>>>>;
 
-async fn make_snapshots(packs: Packs, snapshots: Snapshots, writer: u64) {
-    for round in 0..25 {
+async fn make_snapshots(packs: Packs, snapshots: Snapshots, writer: u64, is_enough: Arc<AtomicBool>) {
+    for round in (0..).take_while(|round| *round < 25 || !is_enough.load(Ordering::SeqCst)) {
         // From a small set, so that chunks die and are found again.
         let seed = |chunk: u64| (writer * 31 + round * 7 + chunk * 13) % 60 + 1;
         let all: Vec<_> = (0..8).map(|chunk| bytes(seed(chunk), 3000)).collect();
         let finished = store(&packs, &all).await.unwrap();
         tokio::task::yield_now().await;
-        snapshots.lock().unwrap().push(all);
+        let mut snapshots = snapshots.lock().unwrap();
+        snapshots.push(all);
         drop(finished);
-        if round % 3 != 0 {
-            drop(snapshots.lock().unwrap().remove(0));
+        if snapshots.len() > MAX_SNAPSHOTS {
+            drop(snapshots.remove(0));
         }
     }
 }
