@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent_protocol::v1;
@@ -23,7 +23,7 @@ use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 use crate::output_files::OutputFile;
 use crate::primary_reader::PrimaryReader;
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, redacted};
 use crate::stdin::Stdin;
 use crate::termination;
 
@@ -132,6 +132,8 @@ pub(crate) struct Command {
     main: Pid,
     mark: Option<Mark>,
     output_file: Option<Arc<OutputFile>>,
+    /// The first write that was refused because the command is read-only.
+    pub(crate) read_only_violation: Arc<OnceLock<v1::ReadOnlyViolation>>,
     state: Mutex<State>,
     /// Notified by every record and by the end.
     pub(crate) changed: Notify,
@@ -154,6 +156,7 @@ impl Command {
             main,
             mark,
             output_file,
+            read_only_violation: Arc::default(),
             state: Mutex::new(State {
                 log: Log::new(LOG_BYTES),
                 primary_reader: PrimaryReader::Absent,
@@ -268,14 +271,18 @@ impl Command {
 
     fn read_now(&self, after: u64, max_bytes: usize) -> Read {
         let state = self.lock();
-        Read { chunk: state.log.read(after, max_bytes), next_seq: state.log.next_seq(), ended: state.ended }
+        Read {
+            chunk: state.log.read(after, max_bytes),
+            next_seq: state.log.next_seq(),
+            ended: state.ended.clone(),
+        }
     }
 
     /// Waits for the end.
     pub(crate) async fn ended(&self) -> v1::Ended {
         loop {
             let changed = self.changed.notified();
-            if let Some(ended) = self.lock().ended {
+            if let Some(ended) = self.end_now() {
                 return ended;
             }
             changed.await;
@@ -284,7 +291,7 @@ impl Command {
 
     /// Returns the end if the command has ended.
     pub(crate) fn end_now(&self) -> Option<v1::Ended> {
-        self.lock().ended
+        self.lock().ended.clone()
     }
 
     /// Waits until the output so far is in its file, and describes the file.
@@ -310,10 +317,21 @@ impl Command {
             stdout_bytes: state.log.stdout_bytes(),
             stderr_bytes: state.log.stderr_bytes(),
             dropped_bytes: state.log.dropped_bytes(),
+            read_only_violation: self.read_only_violation(),
             ..ended
         });
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Returns the first write that was refused, without secrets.
+    fn read_only_violation(&self) -> Option<v1::ReadOnlyViolation> {
+        let violation = self.read_only_violation.get()?.clone();
+        let path = match &self.spec.secrets {
+            Some(secrets) => redacted(Arc::clone(secrets), &violation.path),
+            None => violation.path,
+        };
+        Some(v1::ReadOnlyViolation { path, ..violation })
     }
 
     /// Records that the main process was reaped.
@@ -365,7 +383,7 @@ impl Command {
         let state = self.lock();
         v1::CommandStatus {
             started: Some(self.started_event()),
-            ended: state.ended,
+            ended: state.ended.clone(),
             stdout_bytes: state.log.stdout_bytes(),
             stderr_bytes: state.log.stderr_bytes(),
             dropped_bytes: state.log.dropped_bytes(),

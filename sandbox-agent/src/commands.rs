@@ -27,7 +27,7 @@ use crate::limits::{
 use crate::log_position::LogPosition;
 use crate::oom;
 use crate::output_files::{OutputDirectory, OutputFile};
-use crate::read_only;
+use crate::read_only::{self, ReportReceiver};
 use crate::reaper::Reaper;
 use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
 use crate::secrets::Secrets;
@@ -325,14 +325,20 @@ async fn spawn_after_reaping<T>(spawn: impl Fn() -> Result<T, Kind>) -> Result<T
 async fn register_when_started(
     starting: Starting,
     launched: Launched,
-    report: pipe::Receiver,
+    report: ReportReceiver,
     output_mode: OutputMode,
 ) -> Result<StartedCommand, Kind> {
     starting.set_process(&launched.spawned);
     let task = tokio::spawn(async move {
         let program = launched.spec.argv.first().cloned().unwrap_or_default();
-        read_only::wait_until_started(report, launched.spawned.pid, &program).await?;
-        Ok(starting.commands.register(launched, output_mode))
+        let listener = read_only::wait_until_started(report, launched.spawned.pid, &program).await?;
+        let started = starting.commands.register(launched, output_mode);
+        if let (Some(listener), StartedCommand::Kept { command, .. }) = (listener, &started) {
+            tokio::spawn(
+                listener.serve(Arc::clone(&command.read_only_violation), starting.commands.workspace.clone()),
+            );
+        }
+        Ok(started)
     });
     task.await.unwrap_or_else(|_| Err(invalid("program", "could not be started".into())))
 }

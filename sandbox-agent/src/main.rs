@@ -9,7 +9,7 @@
 //!   command
 //! - [`stages`], [`stage_memory`], [`stage_relay`]: what the stages of a pipeline write to each other
 //! - [`capture`], [`output`], [`output_files`], [`primary_reader`], [`log_position`], [`follow`]: its output
-//! - [`stdin`], [`stdin_writer`], [`read_only`]: its input, and the read-only workspace
+//! - [`stdin`], [`stdin_writer`], [`read_only`], [`write_attempts`]: its input, and the read-only workspace
 //! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
 //! - [`terminals`]: interactive programs with a screen
 //! - [`tunnels`]: byte streams to servers in the sandbox, and outbound connections through the agent's proxy
@@ -57,6 +57,7 @@ mod termination;
 mod text;
 mod time_slice;
 mod tunnels;
+mod write_attempts;
 
 use std::io;
 use std::path::Path;

@@ -2,7 +2,8 @@
 //!
 //! A process can only restrict itself (Landlock, landlock(7)). The agent therefore starts its own program again. That
 //! process gives up writing, permanently and for all its descendants, and then becomes the command. It reports
-//! failures over a pipe that closes when it becomes the command.
+//! failures over a socket that closes when it becomes the command. Over the same socket it passes on what announces
+//! attempts to write ([`crate::write_attempts`]).
 //!
 //! The domain forbids every way to change the contents of the workspace, links into it and moves out of it. It also
 //! forbids tracing or signalling processes outside the domain, which might write on the command's behalf. It does not
@@ -12,7 +13,8 @@
 
 use std::error::Error as StdError;
 use std::ffi::{CString, OsString};
-use std::io::{self, Write};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -27,11 +29,16 @@ use landlock::{
 };
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, send, sendmsg, socketpair,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
+
+use crate::write_attempts::{self, Listener};
 
 /// First argument of the agent's program that makes it become a read-only command.
 pub(crate) const SUBCOMMAND: &str = "read-only";
@@ -52,21 +59,30 @@ const NEEDED: ABI = ABI::V3;
 /// Maximum time from the start of a process until it is the command.
 const START: Duration = Duration::from_secs(10);
 
-/// A report: what failed, and the errno in little-endian order. An empty report means success.
-const REPORT_BYTES: usize = 5;
+/// A message about a failure: what failed, and the errno in little-endian order. The end of the socket without one means
+/// success.
+const FAILURE_BYTES: usize = 5;
 const FAILED_TO_RESTRICT: u8 = 1;
 const FAILED_TO_EXEC: u8 = 2;
 
-/// The pipe over which a process reports before it becomes a command.
+/// A message with this byte alone carries the descriptor that receives the announcements of attempts to write.
+const ANNOUNCEMENTS: [u8; 1] = [3];
+
+/// The socket over which a process reports before it becomes a command.
 #[derive(Debug)]
 pub(crate) struct Report {
     ours: OwnedFd,
     child_end: OwnedFd,
 }
 
+/// The agent's end of a [`Report`].
+#[derive(Debug)]
+pub(crate) struct ReportReceiver(AsyncFd<OwnedFd>);
+
 impl Report {
     pub(crate) fn new() -> Result<Self, Errno> {
-        let (ours, child_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, child_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         Ok(Self { ours, child_end })
     }
 
@@ -89,35 +105,80 @@ impl Report {
     }
 
     /// Returns the agent's end, once the process has its own.
-    pub(crate) fn into_receiver(self) -> io::Result<pipe::Receiver> {
-        pipe::Receiver::from_owned_fd(self.ours)
+    #[expect(unsafe_code, reason = "tokio cannot know that a type keeps its descriptor")]
+    pub(crate) fn into_receiver(self) -> io::Result<ReportReceiver> {
+        // SAFETY: the descriptor is the same and open as long as the value exists.
+        let registered = unsafe { AsyncFd::register_with_interest(self.ours, Interest::READABLE) }?;
+        Ok(ReportReceiver(registered))
     }
 }
 
-/// Waits until the process has become the command. `program` is the name that the caller knows.
+/// A message of a process before it becomes a command.
+enum Message {
+    Announcements(OwnedFd),
+    Failure(u8, Errno),
+    End,
+}
+
+impl ReportReceiver {
+    async fn receive(&self) -> io::Result<Message> {
+        self.0.async_io(Interest::READABLE, receive_now).await
+    }
+}
+
+/// Receives a message. Anything else counts as the end.
+fn receive_now(socket: &OwnedFd) -> io::Result<Message> {
+    let mut encoded = [0; FAILURE_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut encoded)];
+    let length = recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let received = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok(match (&encoded[..length], received) {
+        ([step, a, b, c, d], _) => {
+            Message::Failure(*step, Errno::from_raw_os_error(i32::from_le_bytes([*a, *b, *c, *d])))
+        }
+        (announcements, Some(descriptor)) if announcements == ANNOUNCEMENTS => {
+            Message::Announcements(descriptor)
+        }
+        _ => Message::End,
+    })
+}
+
+/// Waits until the process has become the command. `program` is the name that the caller knows. Returns what announces its
+/// attempts to write, if the kernel can do that.
 pub(crate) async fn wait_until_started(
-    mut report: pipe::Receiver,
+    report: ReportReceiver,
     pid: Pid,
     program: &str,
-) -> Result<(), Kind> {
-    let mut encoded = Vec::with_capacity(REPORT_BYTES);
-    let mut report = (&mut report).take(REPORT_BYTES as u64);
-    if !matches!(timeout(START, report.read_to_end(&mut encoded)).await, Ok(Ok(_))) {
-        // Another process of the sandbox has stopped it. It must not become the command after the caller got an
-        // error.
-        let _ = kill_process(pid, Signal::KILL);
-        return Err(start_failed(SUBCOMMAND, Errno::TIMEDOUT, program));
-    }
-    match encoded[..] {
-        [step, a, b, c, d] => {
-            let errno = i32::from_le_bytes([a, b, c, d]);
-            match step {
-                FAILED_TO_RESTRICT => Err(Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno })),
-                _ => Err(start_failed("exec", Errno::from_raw_os_error(errno), program)),
-            }
+) -> Result<Option<Listener>, Kind> {
+    match timeout(START, read_report(&report)).await {
+        Ok(Ok((listener, None))) => Ok(listener),
+        Ok(Ok((_, Some((FAILED_TO_RESTRICT, errno))))) => {
+            Err(Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno: errno.raw_os_error() }))
         }
-        // It became the command, or it was killed before. The supervisor reports that end.
-        _ => Ok(()),
+        Ok(Ok((_, Some((_, errno))))) => Err(start_failed("exec", errno, program)),
+        Ok(Err(_)) | Err(_) => {
+            // Another process of the sandbox has stopped it. It must not become the command after the caller got an
+            // error.
+            let _ = kill_process(pid, Signal::KILL);
+            Err(start_failed(SUBCOMMAND, Errno::TIMEDOUT, program))
+        }
+    }
+}
+
+/// Reads until the process became the command, or was killed before. The supervisor reports that end.
+async fn read_report(report: &ReportReceiver) -> io::Result<(Option<Listener>, Option<(u8, Errno)>)> {
+    let mut listener = None;
+    loop {
+        match report.receive().await? {
+            Message::Announcements(descriptor) => listener = Some(Listener::new(descriptor)?),
+            Message::Failure(step, errno) => return Ok((listener, Some((step, errno)))),
+            Message::End => return Ok((listener, None)),
+        }
     }
 }
 
@@ -140,16 +201,30 @@ pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> E
     };
     let (step, errno) = match restrict_writing(Path::new(&workspace)) {
         Err(error) => (FAILED_TO_RESTRICT, errno_of(error.as_ref())),
-        Ok(()) => (FAILED_TO_EXEC, exec(program, arguments)),
+        Ok(()) => {
+            announce_writes(&report);
+            (FAILED_TO_EXEC, exec(program, arguments))
+        }
     };
     let mut encoded = vec![step];
     encoded.extend(errno.raw_os_error().to_le_bytes());
     // If the agent does not read the report, it does not wait for it.
-    let _ = std::fs::File::from(report).write_all(&encoded);
+    let _ = send(&report, &encoded, SendFlags::NOSIGNAL);
     ExitCode::FAILURE
 }
 
-/// Takes ownership of the pipe's end with this number. The command will not inherit it.
+/// Makes the kernel announce attempts to write to the agent. Without that, the command works the same.
+fn announce_writes(report: &OwnedFd) {
+    let Ok(listener) = write_attempts::install() else { return };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [listener.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    // If the agent is gone, the kernel ends this process too.
+    let _ = sendmsg(report, &[IoSlice::new(&ANNOUNCEMENTS)], &mut ancillary, SendFlags::NOSIGNAL);
+}
+
+/// Takes ownership of the descriptor with this number. The command will not inherit it.
 #[expect(unsafe_code, reason = "a descriptor that was handed over as a number")]
 pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
     if number <= libc::STDERR_FILENO {
@@ -230,7 +305,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_report_is_read_and_a_closed_pipe_is_success() {
+    async fn a_report_is_read_and_a_closed_socket_is_success() {
         for (encoded, wanted) in [
             (&[][..], Ok(())),
             (&[FAILED_TO_EXEC, 2, 0, 0, 0], Err(start_failed("exec", Errno::NOENT, "program"))),
@@ -239,10 +314,12 @@ mod tests {
                 Err(Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno: 38 })),
             ),
         ] {
-            let Report { ours, child_end } = Report::new().unwrap();
-            std::fs::File::from(child_end).write_all(encoded).unwrap();
-            let receiver = pipe::Receiver::from_owned_fd(ours).unwrap();
-            assert_eq!(wait_until_started(receiver, Pid::INIT, "program").await, wanted);
+            let report = Report::new().unwrap();
+            if !encoded.is_empty() {
+                send(&report.child_end, encoded, SendFlags::empty()).unwrap();
+            }
+            let receiver = report.into_receiver().unwrap();
+            assert_eq!(wait_until_started(receiver, Pid::INIT, "program").await.map(drop), wanted);
         }
     }
 

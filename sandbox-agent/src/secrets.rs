@@ -68,6 +68,14 @@ impl Secrets {
     }
 }
 
+/// Returns a text with its values replaced.
+pub(crate) fn redacted(secrets: Arc<Secrets>, text: &str) -> String {
+    let mut redactor = Redactor::new(secrets);
+    let mut shown = redactor.push(text.as_bytes());
+    shown.extend(redactor.finish());
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
 /// Replaces the values in one stream.
 #[derive(Debug)]
 pub(crate) struct Redactor {

@@ -24,7 +24,7 @@ use crate::loop_count::counting_script;
 use crate::mark::Mark;
 use crate::oom;
 use crate::posix_spawn;
-use crate::read_only::Report;
+use crate::read_only::{Report, ReportReceiver};
 use crate::stages::Stages;
 
 /// Environment variable with the id of the command that a process belongs to.
@@ -54,7 +54,7 @@ pub(crate) struct Spawned {
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) trace: Option<pipe::Receiver>,
     /// Reports whether the process has become the command. `None` if it is the command from the start.
-    pub(crate) report: Option<pipe::Receiver>,
+    pub(crate) report: Option<ReportReceiver>,
 }
 
 /// A started process.

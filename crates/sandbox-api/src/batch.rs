@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{EndReason, LimitExceeded, StartCommand};
+use crate::command::{EndReason, LimitExceeded, ReadOnlyViolation, StartCommand};
 use crate::error::ErrorCode;
 use crate::{CommandId, object};
 
@@ -96,6 +96,9 @@ pub struct BatchEnded {
     /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_exceeded: Option<LimitExceeded>,
+    /// The first write to the workspace that was refused because the command is `readOnly`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only_violation: Option<ReadOnlyViolation>,
 }
 
 /// Why a command did not start: an error body without the request id.

@@ -151,6 +151,9 @@ pub struct CommandRan {
     /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_exceeded: Option<LimitExceeded>,
+    /// The first write to the workspace that was refused because the command is `readOnly`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only_violation: Option<ReadOnlyViolation>,
     /// Id of the snapshot that is made after the command, if the sandbox has such `checkpoints`. It exists a moment
     /// later, unless it could not be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,6 +213,9 @@ pub struct CommandEnded {
     /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_exceeded: Option<LimitExceeded>,
+    /// The first write to the workspace that was refused because the command is `readOnly`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only_violation: Option<ReadOnlyViolation>,
 }
 
 /// A limit that a command has exceeded.
@@ -221,6 +227,17 @@ pub struct LimitExceeded {
     pub limit: String,
     /// Value of the limit.
     pub value: u64,
+}
+
+/// A write to the workspace that a read-only command was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ReadOnlyViolation {
+    /// `write`, `create`, `delete`, `rename` or `link` (a hard link).
+    pub operation: String,
+    /// Path relative to the workspace. Bytes that are not valid UTF-8 are replaced with U+FFFD.
+    pub path: String,
 }
 
 /// Why a command ended.
@@ -396,6 +413,9 @@ pub enum Record {
         /// The limit of `limits` that the command has exceeded. `reason` is `killed` then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit_exceeded: Option<LimitExceeded>,
+        /// The first write to the workspace that was refused because the command is `readOnly`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        read_only_violation: Option<ReadOnlyViolation>,
         /// How many connections the sandbox was denied while the command ran. Only in the stream that started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         denials: Option<u64>,

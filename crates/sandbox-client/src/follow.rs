@@ -137,6 +137,7 @@ impl Follower {
                 output_path,
                 output_complete,
                 limit_exceeded,
+                read_only_violation,
                 checkpoint_id,
                 ..
             } => {
@@ -154,6 +155,7 @@ impl Follower {
                     output_path,
                     output_complete,
                     limit_exceeded,
+                    read_only_violation,
                     // The stream of the start has not seen the end.
                     denials: None,
                     checkpoint_id,

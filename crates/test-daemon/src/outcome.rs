@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
 use sandbox_api::SnapshotId;
 use sandbox_api::command::{
-    EndReason, LimitExceeded, Output, PipelineStage, Record, StageRecord, StartCommand,
+    EndReason, LimitExceeded, Output, PipelineStage, ReadOnlyViolation, Record, StageRecord, StartCommand,
 };
 use sandbox_client::Records;
 
@@ -43,6 +43,8 @@ pub struct Outcome {
     pub killed_by: Option<String>,
     /// The limit that it has exceeded, if any.
     pub limit_exceeded: Option<LimitExceeded>,
+    /// The first write that was refused because it is read-only, if any.
+    pub read_only_violation: Option<ReadOnlyViolation>,
     /// How many connections the sandbox was denied meanwhile, if this is known.
     pub denials: Option<u64>,
     /// The snapshot that is made after it, if any.
@@ -69,6 +71,7 @@ impl fmt::Debug for Outcome {
             .field("signal", &self.signal)
             .field("killed_by", &self.killed_by)
             .field("limit_exceeded", &self.limit_exceeded)
+            .field("read_only_violation", &self.read_only_violation)
             .field("dropped_bytes", &self.dropped_bytes)
             .field("duration_ms", &self.duration_ms)
             .finish_non_exhaustive()
@@ -130,6 +133,7 @@ impl Collected {
                 signal,
                 killed_by,
                 limit_exceeded,
+                read_only_violation,
                 duration_ms,
                 denials,
                 checkpoint_id,
@@ -148,6 +152,7 @@ impl Collected {
                     signal,
                     killed_by,
                     limit_exceeded,
+                    read_only_violation,
                     denials,
                     checkpoint_id,
                     duration_ms,

@@ -134,6 +134,7 @@ fn ended(CommandOutput { ended, stdout, stderr, trace }: &CommandOutput) -> Batc
         stderr_truncated_bytes: stderr.cut_bytes(),
         dropped_bytes: ended.dropped_bytes,
         limit_exceeded: ended.exceeded.map(Into::into),
+        read_only_violation: ended.read_only_violation.clone().map(Into::into),
     }
 }
 

@@ -143,6 +143,7 @@ pub(super) async fn wait(
         duration_ms: ended.duration.as_millis() as u64,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
         limit_exceeded: ended.exceeded.map(Into::into),
+        read_only_violation: ended.read_only_violation.clone().map(Into::into),
     }))
 }
 
@@ -354,21 +355,20 @@ fn to_wire(id: CommandId, status: CommandStatus) -> Command {
     let mut argv = status.argv.into_iter();
     // The sandbox reports this time, so it may be any number.
     let since_start = jiff::Timestamp::now().as_millisecond().saturating_sub(status.started.at_ms);
-    let duration_ms = status.ended.map_or(since_start.max(0) as u64, |end| end.duration.as_millis() as u64);
+    let ended = status.ended.as_ref();
+    let duration_ms = ended.map_or(since_start.max(0) as u64, |end| end.duration.as_millis() as u64);
     Command {
         command_id: id,
         cmd: argv.next().unwrap_or_default(),
         args: argv.collect(),
         cwd: status.cwd,
-        state: if status.ended.is_some() { CommandState::Ended } else { CommandState::Running },
+        state: if ended.is_some() { CommandState::Ended } else { CommandState::Running },
         started_at: ndjson::time(status.started.at_ms),
-        ended_at: status
-            .ended
-            .map(|end| ndjson::time(status.started.at_ms + end.duration.as_millis() as i64)),
-        exit_code: status.ended.map(|end| end.exit_code),
-        signal: status.ended.and_then(|end| end.signal).map(signal_name),
-        reason: status.ended.map(|end| end.reason),
-        killed_by: status.ended.and_then(|end| end.killed_by).map(|by| by.as_str().into()),
+        ended_at: ended.map(|end| ndjson::time(status.started.at_ms + end.duration.as_millis() as i64)),
+        exit_code: ended.map(|end| end.exit_code),
+        signal: ended.and_then(|end| end.signal).map(signal_name),
+        reason: ended.map(|end| end.reason),
+        killed_by: ended.and_then(|end| end.killed_by).map(|by| by.as_str().into()),
         duration_ms,
         stdout_bytes: status.stdout_bytes,
         stderr_bytes: status.stderr_bytes,

@@ -84,6 +84,7 @@ fn exit(ended: &Ended, command: &CommandId, checkpoint_id: Option<SnapshotId>) -
         output_path: ended.output_file.map(|_| layout::output_path(command)),
         output_complete: ended.output_file.map(|file| file.is_complete),
         limit_exceeded: ended.exceeded.map(Into::into),
+        read_only_violation: ended.read_only_violation.clone().map(Into::into),
         denials: ended.denials,
         checkpoint_id,
     }

@@ -171,6 +171,7 @@ fn to_wire(command_id: CommandId, reading: &Reading, is_traced: bool) -> Command
         output_path,
         killed_by: ended.killed_by.map(|by| by.as_str().into()),
         limit_exceeded: ended.exceeded.map(Into::into),
+        read_only_violation: ended.read_only_violation.clone().map(Into::into),
         checkpoint_id: reading.checkpoint.clone(),
         command_id,
     }

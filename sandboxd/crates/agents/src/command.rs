@@ -21,6 +21,7 @@ use tonic::Streaming;
 use super::{AgentHandle, Error};
 use sandboxd_model::command::{CommandStatus, KilledBy, OutputFile, StageEnd, Started};
 use sandboxd_model::pipeline::StageText;
+use sandboxd_model::read_only::{ReadOnlyViolation, WriteOperation};
 use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
 use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, ResourceLimits, command, limits};
 
@@ -279,6 +280,20 @@ fn exceeded(wire: &v1::Ended) -> Option<Exceeded> {
     Some(Exceeded { limit, value: wire.exceeded_value })
 }
 
+/// Returns a refused write. The path is cut, because the agent is not trusted to keep it short.
+fn read_only_violation(wire: &v1::ReadOnlyViolation) -> Option<ReadOnlyViolation> {
+    let operation = match wire.operation() {
+        v1::WriteOperation::Write => WriteOperation::Write,
+        v1::WriteOperation::Create => WriteOperation::Create,
+        v1::WriteOperation::Delete => WriteOperation::Delete,
+        v1::WriteOperation::Rename => WriteOperation::Rename,
+        v1::WriteOperation::Link => WriteOperation::Link,
+        v1::WriteOperation::Unspecified => return None,
+    };
+    let end = wire.path.floor_char_boundary(limits::MAX_PATH_BYTES);
+    Some(ReadOnlyViolation { operation, path: wire.path[..end].to_owned() })
+}
+
 fn events(stream: Streaming<v1::CommandEvent>) -> EventStream {
     stream
         .map(|event| {
@@ -365,6 +380,7 @@ fn ended(wire: &v1::Ended) -> Result<Ended, Error> {
             .output_file
             .map(|file| OutputFile { bytes: file.bytes, is_complete: file.complete }),
         exceeded: exceeded(wire),
+        read_only_violation: wire.read_only_violation.as_ref().and_then(read_only_violation),
         denials: None,
     })
 }

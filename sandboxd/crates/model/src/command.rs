@@ -9,6 +9,7 @@ use sandbox_api::{CommandId, SnapshotId};
 
 use super::digest::Fields;
 use super::pipeline::StageText;
+use super::read_only::ReadOnlyViolation;
 use super::resource_limits::{Exceeded, ResourceLimits};
 use super::{RequestDigest, Secret};
 
@@ -241,7 +242,7 @@ pub struct Killed {
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// Reason of the end.
     pub reason: EndReason,
@@ -263,6 +264,8 @@ pub struct Ended {
     pub output_file: Option<OutputFile>,
     /// The limit that the command has exceeded.
     pub exceeded: Option<Exceeded>,
+    /// The first write that was refused because the command is read-only, if it was noticed.
+    pub read_only_violation: Option<ReadOnlyViolation>,
     /// How many connections the sandbox was denied while the command ran. It is known only to the stream that started it.
     pub denials: Option<u64>,
 }
@@ -289,6 +292,7 @@ impl Ended {
         killed_by: None,
         output_file: None,
         exceeded: None,
+        read_only_violation: None,
         denials: None,
     };
 }

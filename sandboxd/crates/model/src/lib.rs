@@ -25,6 +25,7 @@ pub mod port;
 pub mod posture;
 pub mod preview;
 mod public_error;
+pub mod read_only;
 pub mod record;
 pub mod refusal;
 mod remote_store;

@@ -136,7 +136,7 @@ pub struct CommandRecord {
 /// The stored state. The number of written bytes is known only after the end.
 impl From<CommandRecord> for CommandStatus {
     fn from(record: CommandRecord) -> Self {
-        let written = record.ended.unwrap_or(Ended::LOST);
+        let written = record.ended.clone().unwrap_or(Ended::LOST);
         Self {
             argv: record.argv,
             cwd: record.cwd,

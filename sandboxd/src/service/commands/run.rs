@@ -60,7 +60,7 @@ impl Commands {
 fn replay_from_history(status: &CommandStatus) -> EventStream {
     let dropped_bytes = status.stdout_bytes + status.stderr_bytes;
     let gap = (dropped_bytes > 0).then_some(Event::Gap { dropped_bytes, next_seq: 1 });
-    let ended = status.ended.map(|ended| Event::Ended { ended, checkpoint: None });
+    let ended = status.ended.clone().map(|ended| Event::Ended { ended, checkpoint: None });
     let events = [Some(Event::Started(status.started)), gap, ended];
     Box::pin(futures::stream::iter(events.into_iter().flatten().map(Ok)))
 }

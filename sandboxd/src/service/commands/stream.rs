@@ -193,7 +193,7 @@ impl CommandStream {
                 self.missed_bytes += dropped_bytes;
             }
             Event::Ended { ended, .. } => {
-                self.finish(ended);
+                self.finish(ended.clone());
                 // Also if a watcher records the end: the end that is reported names the snapshot after it.
                 self.commands.snapshots.note_end(&self.sandbox, &self.command);
                 let so_far = self.sandbox.denied_attempts();
@@ -256,7 +256,7 @@ impl CommandStream {
             }
         }
         let ended = self.commands.history.end_of_lost(self.sandbox.ledger(), &self.command).await;
-        self.finish(ended);
+        self.finish(ended.clone());
         self.commands.snapshots.note_end(&self.sandbox, &self.command);
         let ended = Ended { dropped_bytes: self.missed_bytes, ..ended };
         Some(Event::Ended { ended, checkpoint: self.sandbox.checkpoints().after(&self.command) })

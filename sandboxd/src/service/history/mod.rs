@@ -82,9 +82,9 @@ impl History {
 
     /// Records how a command has ended.
     pub(in crate::service) fn note_end(&self, ledger: &Ledger, command: &CommandId, ended: Ended) {
+        self.metrics.command_ended(&ended);
         self.store.history().ended(&ledger.sandbox, command, ended);
         ledger.deadlines.remove(command);
-        self.metrics.command_ended(&ended);
     }
 
     /// Records all commands without an end as lost, because their container is gone.

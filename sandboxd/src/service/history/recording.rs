@@ -93,13 +93,13 @@ impl History {
         if written.is_some_and(|written| written.has_ended || status.ended.is_none()) {
             return;
         }
-        let ended = match status.ended {
-            Some(ended) => Some(self.confirm_oom(ledger, agent, &command.id, ended).await),
+        let ended = match &status.ended {
+            Some(ended) => Some(self.confirm_oom(ledger, agent, &command.id, ended.clone()).await),
             None => None,
         };
         match (written, ended) {
             (Some(_), Some(ended)) => self.store.history().ended(&ledger.sandbox, &command.id, ended),
-            _ => self.store.history().started(CommandRecord {
+            (_, ended) => self.store.history().started(CommandRecord {
                 sandbox: ledger.sandbox.clone(),
                 id: command.id.clone(),
                 argv: cut_argv(status.argv.iter().map(String::as_str)),

@@ -181,8 +181,15 @@ async fn read_only_commands_run_in_parallel_with_results_in_order(daemon: &Daemo
     let results = run(daemon, &sandbox, &together(8)).await;
     let texts: Vec<_> = results.iter().map(|result| ended(result).stdout.clone()).collect();
     assert_eq!(texts, (0..8).map(|at| format!("{at}\n")).collect::<Vec<_>>());
-    // No command starts after a failure, and those that run at that time run to their end.
     let reads = |text: &str| StartCommand { read_only: Some(true), ..script(text) };
+    // A refused write is reported, also if the command hides it.
+    let commands = vec![reads("ls"), reads("touch new 2> /dev/null || true")];
+    let request = RunBatch { commands, parallel: Some(2), ..RunBatch::default() };
+    let results = run(daemon, &sandbox, &request).await;
+    let violations = results.iter().map(|result| ended(result).read_only_violation.as_ref());
+    let violations: Vec<_> = violations.map(|it| it.map(|it| (&*it.operation, &*it.path))).collect();
+    assert_eq!(violations, [None, Some(("create", "new"))]);
+    // No command starts after a failure, and those that run at that time run to their end.
     let slow = reads("until [ -e /tmp/failed ]; do sleep 0.01; done; sleep 0.2; echo slow");
     let commands = vec![slow, reads("touch /tmp/failed; exit 3"), reads("echo never")];
     let mut request = RunBatch { commands, parallel: Some(2), ..RunBatch::default() };

@@ -1,18 +1,24 @@
 //! `readOnly`: a command that cannot write to the workspace in any way and otherwise behaves like any other.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
-use sandbox_api::command::{CommandState, EndReason, KillCommand, StartCommand};
+use sandbox_api::command::{
+    CommandState, EndReason, KillCommand, ReadOnlyViolation, RunCommand, StartCommand,
+};
+use sandbox_api::sandbox::CreateSandbox;
 use sandbox_api::{CommandId, ErrorCode, SandboxId};
 use sandbox_client::Error;
 
 use crate::support::harness::{
     Daemon, Outcome, outcome, over_each_transport, script, skipped_under_gvisor, until,
 };
+use crate::support::processes::agent_descriptors;
 
 over_each_transport!(
     nothing_can_be_written_and_everything_can_be_read,
     every_way_to_write_to_the_workspace_is_blocked,
+    a_refused_write_is_reported,
     a_read_only_command_is_like_any_other,
     a_read_only_command_that_cannot_start_says_why,
 );
@@ -141,6 +147,7 @@ async fn every_way_to_write_to_the_workspace_is_blocked(daemon: &Daemon) {
     for line in shell {
         let received = run(daemon, &sandbox, line).await;
         assert_ne!(received.exit_code, 0, "{line}: {received:?}");
+        assert_eq!(received.read_only_violation.is_none(), line.contains("/proc/"), "{line}: {received:?}");
         // These would work without `readOnly`.
         daemon.output(&control, prepare).await;
         let worked = daemon.run(&control, line).await;
@@ -170,17 +177,91 @@ const NEVER_BY_ANYBODY: [&str; 3] = ["ftruncate of what is read", "mmap of what 
 /// Each of these must fail, in the process itself, its threads and its children.
 const PYTHON: &str = include_str!("read_only_attempts.py");
 
+/// The first write that was refused, as `operation path`.
+fn violation(received: Option<ReadOnlyViolation>) -> Option<String> {
+    received.map(|ReadOnlyViolation { operation, path }| format!("{operation} {path}"))
+}
+
+async fn a_refused_write_is_reported(daemon: &Daemon) {
+    if skipped_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, "mkdir -p dir/sub; echo kept > file; ln -s ../file dir/link; mkfifo fifo").await;
+    for (text, wanted) in [
+        ("echo x > file", Some("write file")),
+        ("echo x >> dir/link", Some("write file")),
+        ("cd dir/sub; echo x > ../../new", Some("create new")),
+        ("mkdir 'a b'; rm file", Some("create a b")),
+        ("rm -f missing file", Some("delete file")),
+        ("mv file /tmp/file", Some("rename file")),
+        ("echo x > /tmp/x; mv /tmp/x dir/x", Some("rename dir/x")),
+        ("truncate -s 0 /vercel/sandbox/workspace/dir/../file", Some("write file")),
+        ("ln -s x dir/new", Some("create dir/new")),
+        ("ln file /tmp/hard; ln file dir/file", Some("link file")),
+        (
+            "exec 3< dir; cd /; echo x > /dev/null; python3 -c 'import os; os.unlink(\"link\", dir_fd=3)'",
+            Some("delete dir/link"),
+        ),
+        ("(sleep 0.2; touch later) & wait", Some("create later")),
+        ("printf x > $'\\xff'", Some("create \u{fffd}")),
+        // A write that is not refused, or that fails for another reason.
+        ("cat file dir/link > /dev/null; ls; grep -r kept . > /tmp/found", None),
+        (
+            "mkdir dir; mkdir -p dir/sub; rm missing; rmdir missing; mv missing other; set -o noclobber; echo x > file",
+            None,
+        ),
+        ("echo x > $TMPDIR/x; mkdir -p /tmp/d; rm -r /tmp/d $TMPDIR/x", None),
+        ("echo x > /etc/passwd; echo x > dir; echo x > missing/x; chmod 600 file", None),
+    ] {
+        let received = run(daemon, &sandbox, text).await;
+        assert_eq!(
+            violation(received.read_only_violation.clone()).as_deref(),
+            wanted,
+            "{text}: {received:?}"
+        );
+    }
+    // An ordinary command has none.
+    let ordinary =
+        outcome(daemon.client.run(&sandbox, &script("rm missing; mkdir dir")).await.unwrap()).await;
+    assert_eq!(ordinary.read_only_violation, None);
+
+    let wanted = Some("create new".to_owned());
+    let command = RunCommand { command: read_only("touch new"), output: None };
+    let ran = daemon.client.run_to_end(&sandbox, &command).await.unwrap();
+    assert_eq!(violation(ran.read_only_violation), wanted);
+    let started = daemon.client.start(&sandbox, &read_only("touch new")).await.unwrap().command_id;
+    let waited = daemon.client.wait(&sandbox, &started, None).await.unwrap();
+    assert_eq!(violation(waited.read_only_violation), wanted);
+    // Also when only the store knows the command.
+    daemon.client.park(&sandbox, false).await.unwrap();
+    let waited = daemon.client.wait(&sandbox, &started, None).await.unwrap();
+    assert_eq!(violation(waited.read_only_violation), wanted);
+
+    // The value of a secret variable is not shown.
+    let env = [("TOKEN".to_owned(), "hunter2hunter2".to_owned())].into();
+    let request = CreateSandbox {
+        session_key: "chat:secret".into(),
+        env: Some(env),
+        secret_env: Some(vec!["TOKEN".into()]),
+        ..CreateSandbox::default()
+    };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
+    let received = run(daemon, &sandbox, "touch a-$TOKEN").await;
+    assert_eq!(violation(received.read_only_violation).as_deref(), Some("create a-[TOKEN]"));
+}
+
 async fn a_read_only_command_is_like_any_other(daemon: &Daemon) {
     if skipped_under_gvisor(NO_LANDLOCK) {
         return;
     }
     let sandbox = daemon.sandbox("chat:1").await;
     daemon.output(&sandbox, "mkdir sub").await;
-    // A command's environment, apart from its id, its process numbers and its limit on file locks. It gets its OOM
-    // score just after its start.
+    // A command's environment, apart from its id, its process numbers, its limit on file locks and the number of its
+    // seccomp filters. It gets its OOM score just after its start.
     let look = r#"for _ in {1..100}; do [ $(</proc/$$/oom_score_adj) = 1000 ] && break; sleep 0.1; done
         pwd; env | grep -v '^SANDBOX_COMMAND_ID=\|^_=' | sort; ulimit -a | grep -v 'file locks'; cat /proc/self/oom_score_adj; umask; id
-        grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp):?' /proc/self/status | grep -v SigQ; ls -1 /proc/self/fd | wc -l
+        grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp:)' /proc/self/status | grep -v SigQ; ls -1 /proc/self/fd | wc -l
         readlink /proc/$$/exe; tr '\0' ' ' < /proc/$$/cmdline | head -c 7; [ $(ps -o sid= $$) = $$ ] && echo leads; cat"#;
     let request = |read_only| StartCommand {
         cwd: Some("sub".into()),
@@ -339,6 +420,55 @@ sleep 100"#;
     daemon.stop().await;
 }
 
+/// Each attempt to write waits for the agent, which must have time for everything else too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_attempts_does_not_hold_up_other_commands() {
+    if skipped_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let flood = "touch /tmp/begun; for n in {1..8}; do
+        python3 -c 'import os
+while True:
+    for path in (\"/tmp/a\", \"/tmp/\" + \"x/../\" * 800 + \"a\", \"new\"):
+        try: os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+        except OSError: pass' & done; wait";
+    let flood = daemon.client.start(&sandbox, &read_only(flood)).await.unwrap().command_id;
+    until("the flood has begun", || async { daemon.run(&sandbox, "[ -e /tmp/a ]").await.exit_code == 0 })
+        .await;
+    let began = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(daemon.output(&sandbox, "echo x > file; cat file").await, "x\n");
+        assert_eq!(run(&daemon, &sandbox, "cat file").await.text(), "x\n");
+    }
+    println!("40 commands beside a flood of attempts to write | {:.1?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    daemon.client.kill(&sandbox, &flood, &KillCommand::default()).await.unwrap();
+    let ended = daemon.client.wait(&sandbox, &flood, None).await.unwrap();
+    assert_eq!(violation(ended.read_only_violation).as_deref(), Some("create new"));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_a_read_only_command_leaves_behind_still_work() {
+    if skipped_under_gvisor(NO_LANDLOCK) {
+        return;
+    }
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let left = "(until [ -e /tmp/go ]; do sleep 0.05; done; touch new; mkdir /tmp/late) > /dev/null 2>&1 &";
+    let ended = run(&daemon, &sandbox, left).await;
+    assert_eq!((ended.exit_code, ended.read_only_violation), (0, None));
+    daemon.output(&sandbox, "touch /tmp/go").await;
+    until("it has created a directory", || async {
+        daemon.run(&sandbox, "[ -d /tmp/late ]").await.exit_code == 0
+    })
+    .await;
+    assert_eq!(daemon.output(&sandbox, "ls").await, "");
+    daemon.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_read_only_commands_start_side_by_side() {
     if skipped_under_gvisor(NO_LANDLOCK) {
@@ -354,5 +484,12 @@ async fn many_read_only_commands_start_side_by_side() {
     let reported = futures::future::join_all(runs).await;
     assert!(reported.iter().enumerate().all(|(at, text)| *text == format!("{at}\n")), "{reported:?}");
     assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    // The agent keeps nothing of them.
+    let is_listener = |path: &PathBuf| path.to_string_lossy().contains("seccomp");
+    let listeners = async || agent_descriptors(&sandbox).await.iter().filter(|it| is_listener(it)).count();
+    let sleeping = daemon.client.start(&sandbox, &read_only("sleep 60")).await.unwrap().command_id;
+    assert!(listeners().await > 0);
+    daemon.client.kill(&sandbox, &sleeping, &KillCommand::default()).await.unwrap();
+    until("all listeners are closed", || async { listeners().await == 0 }).await;
     daemon.stop().await;
 }

@@ -1,5 +1,7 @@
 //! Processes of this machine: the daemon and agents.
 
+use std::path::PathBuf;
+
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::SandboxId;
 use tokio::process::Command;
@@ -8,10 +10,21 @@ use crate::support::harness::{Home, docker, free_port};
 
 /// Stops a sandbox's agent with SIGSTOP, from the host.
 pub(crate) async fn stop_agent(sandbox: &SandboxId) {
+    kill_process(agent_pid(sandbox).await, Signal::STOP).unwrap();
+}
+
+/// What the descriptors of a sandbox's agent refer to.
+pub(crate) async fn agent_descriptors(sandbox: &SandboxId) -> Vec<PathBuf> {
+    let pid = agent_pid(sandbox).await.as_raw_nonzero();
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect()
+}
+
+/// The process id of a sandbox's agent on the host.
+async fn agent_pid(sandbox: &SandboxId) -> Pid {
     let name = format!("remcochat-sandbox-{sandbox}");
     let container = docker().await.inspect_container(&name, None).await.unwrap();
-    let pid = container.state.unwrap().pid.unwrap() as i32;
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    Pid::from_raw(container.state.unwrap().pid.unwrap() as i32).unwrap()
 }
 
 /// Resident memory of this process, which contains the daemon, in KiB.

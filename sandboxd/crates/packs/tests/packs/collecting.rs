@@ -244,7 +244,7 @@ async fn nothing_in_use_is_lost_among_writers_and_collections() {
     let root = dir.path().join("store");
     let packs = Packs::open_dir(&root, Arc::clone(&index)).await.unwrap();
     let snapshots = Arc::new(Mutex::new(Vec::new()));
-    // Writers may be much faster than collections, so they go on until enough packs were removed.
+    // Writers may be much faster than collections, so they write until enough packs were removed.
     let is_enough = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..3)
         .map(|writer| make_snapshots(packs.clone(), Arc::clone(&snapshots), writer, Arc::clone(&is_enough)))

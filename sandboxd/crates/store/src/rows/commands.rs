@@ -5,6 +5,7 @@ use std::time::Duration;
 use sandbox_api::CommandId;
 use sandbox_api::command::EndReason;
 use sandboxd_model::command::KilledBy;
+use sandboxd_model::read_only::{ReadOnlyViolation, WriteOperation};
 use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
 use sandboxd_model::{CommandRecord, Ended, RequestDigest};
 use sqlx::{ColumnIndex, Decode, Row, Type};
@@ -40,6 +41,8 @@ row! {
         swept: i64,
         exceeded_limit: Option<String>,
         exceeded_value: Option<i64>,
+        refused_write: Option<String>,
+        refused_path: Option<String>,
         ended_at_age_ms: i64,
     }
 }
@@ -77,6 +80,7 @@ impl From<&CommandRecord> for StartRow {
 impl EndRow {
     /// The end of a command, written at this age of the daemon.
     pub(crate) fn new(ended: &Ended, age_ms: u64) -> Self {
+        let refused = ended.read_only_violation.as_ref();
         Self {
             reason: reason_name(ended.reason).to_owned(),
             exit_code: ended.exit_code,
@@ -88,6 +92,8 @@ impl EndRow {
             swept: killed_by_number(ended.killed_by),
             exceeded_limit: ended.exceeded.map(|exceeded| exceeded.limit.as_str().to_owned()),
             exceeded_value: ended.exceeded.map(|exceeded| saturated(exceeded.value)),
+            refused_write: refused.map(|refused| refused.operation.as_str().to_owned()),
+            refused_path: refused.map(|refused| refused.path.clone()),
             ended_at_age_ms: saturated(age_ms),
         }
     }
@@ -104,6 +110,7 @@ impl EndRow {
             killed_by: killed_by_of(self.swept),
             output_file: None,
             exceeded: self.exceeded()?,
+            read_only_violation: self.read_only_violation()?,
             denials: None,
         })
     }
@@ -114,6 +121,15 @@ impl EndRow {
         Ok(Some(Exceeded {
             limit: limit.ok_or(BadColumn("exceeded_limit"))?,
             value: number("exceeded_value", self.exceeded_value.ok_or(BadColumn("exceeded_value"))?)?,
+        }))
+    }
+
+    fn read_only_violation(&self) -> Result<Option<ReadOnlyViolation>, BadColumn> {
+        let Some(name) = &self.refused_write else { return Ok(None) };
+        let operation = WriteOperation::ALL.into_iter().find(|operation| operation.as_str() == name);
+        Ok(Some(ReadOnlyViolation {
+            operation: operation.ok_or(BadColumn("refused_write"))?,
+            path: self.refused_path.clone().ok_or(BadColumn("refused_path"))?,
         }))
     }
 }
@@ -187,5 +203,6 @@ pub(super) fn names() -> Vec<String> {
     let reasons = REASONS.map(|reason| format!("commands.reason {}", reason_name(reason)));
     let killers = KILLERS.map(|by| format!("commands.swept {} {by:?}", killed_by_number(Some(by))));
     let limits = ResourceLimit::ALL.map(|limit| format!("commands.exceeded_limit {}", limit.as_str()));
-    reasons.into_iter().chain(killers).chain(limits).collect()
+    let writes = WriteOperation::ALL.map(|write| format!("commands.refused_write {}", write.as_str()));
+    reasons.into_iter().chain(killers).chain(limits).chain(writes).collect()
 }

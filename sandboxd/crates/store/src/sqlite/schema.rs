@@ -11,7 +11,7 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -28,6 +28,7 @@ const FILES: [(&str, &str); 16] = [
     ("pending checkpoints", include_str!("../../migrations/0014_pending_checkpoints.sql")),
     ("tentative sandboxes", include_str!("../../migrations/0015_tentative_sandboxes.sql")),
     ("exceeded limits", include_str!("../../migrations/0016_exceeded_limits.sql")),
+    ("refused writes", include_str!("../../migrations/0017_refused_writes.sql")),
 ];
 
 /// Like [`FILES`], for the index of the chunks.

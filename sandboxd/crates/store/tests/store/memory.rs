@@ -156,7 +156,7 @@ impl Tables {
 
     fn end(&mut self, sandbox: &SandboxId, id: &CommandId, ended: &Ended, age_ms: u64) {
         if let Some(command) = self.commands.get_mut(&(sandbox.clone(), id.clone())) {
-            command.record.ended = Some(*ended);
+            command.record.ended = Some(ended.clone());
             command.ended_at_age_ms = Some(age_ms);
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sandbox_api::command::EndReason;
 use sandbox_api::{CommandId, SandboxId};
+use sandboxd_model::read_only::{ReadOnlyViolation, WriteOperation};
 use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
 use sandboxd_model::{
     CommandRecord, Disk, Ended, RequestDigest, Resources, SandboxRecord, SandboxSpec, Stage, Transport,
@@ -52,9 +53,10 @@ pub(crate) fn command(sandbox: &SandboxId, number: u32) -> CommandRecord {
     }
 }
 
-/// The end of a command. That with the exit code 7 has exceeded a limit.
+/// The end of a command. That with the exit code 7 has exceeded a limit and was refused a write.
 pub(crate) fn ended(exit_code: i32) -> Ended {
     let exceeded = Exceeded { limit: ResourceLimit::Output, value: 1000 };
+    let refused = ReadOnlyViolation { operation: WriteOperation::Rename, path: "a/é b".into() };
     Ended {
         reason: EndReason::Exited,
         exit_code,
@@ -66,6 +68,7 @@ pub(crate) fn ended(exit_code: i32) -> Ended {
         killed_by: None,
         output_file: None,
         exceeded: (exit_code == 7).then_some(exceeded),
+        read_only_violation: (exit_code == 7).then_some(refused),
         denials: None,
     }
 }
