@@ -38,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) read: Option<(Hash, Range<u32>)>,
     /// Size of the chunks in bytes, decompressed.
     pub(crate) raw_bytes: u64,
+    /// Whether small chunks are put into the cache.
+    pub(crate) is_cached: bool,
     /// Size of the chunks in the pack, in bytes.
     needed_bytes: u64,
 }

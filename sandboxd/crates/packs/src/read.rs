@@ -40,7 +40,8 @@ impl Packs {
     pub async fn get(&self, chunk: Hash) -> Result<Bytes, Error> {
         let sources = self.locate(&[chunk]).await?;
         let mut missing = Err(Error::Missing { chunk });
-        for run in plan(sources) {
+        for mut run in plan(sources) {
+            run.is_cached = true;
             let (chunks, failed) = self.read_run(run).await?;
             missing = match (chunks.into_iter().next(), failed) {
                 (Some((_, bytes)), _) => Ok(bytes),
@@ -54,7 +55,8 @@ impl Packs {
     /// Returns the bytes of chunks in their order, like [`Self::get`]. Ends after the first error.
     ///
     /// Chunks that are neighbours in a pack are read together. Up to four reads are under way, each of at most 2 MiB in the
-    /// pack and 4 MiB decompressed, so a stream holds less than 32 MiB.
+    /// pack and 4 MiB decompressed, so a stream holds less than 32 MiB. None of the chunks is put into the cache, because the
+    /// bytes of files would remove the directories from it.
     pub fn get_many(&self, chunks: Vec<Hash>) -> BoxStream<'static, Result<(Hash, Bytes), Error>> {
         let (locating, reading) = (self.clone(), self.clone());
         let parts: Vec<Vec<Hash>> = chunks.chunks(LOCATE).map(<[Hash]>::to_vec).collect();
@@ -114,11 +116,12 @@ impl Packs {
     async fn read_moved(&self, run: Run) -> Result<Decoded, Error> {
         let chunks: Vec<Hash> = run.chunks.iter().map(|(chunk, _)| *chunk).collect();
         let mut decoded = Vec::with_capacity(chunks.len());
-        for run in plan(self.locate_in_packs(&chunks).await?) {
-            let Some(bytes) = self.fetch(&run).await? else {
-                return Ok((decoded, run.first_in_pack().map(|(chunk, at)| pack_missing(chunk, at))));
+        for mut located in plan(self.locate_in_packs(&chunks).await?) {
+            located.is_cached = run.is_cached;
+            let Some(bytes) = self.fetch(&located).await? else {
+                return Ok((decoded, located.first_in_pack().map(|(chunk, at)| pack_missing(chunk, at))));
             };
-            let (chunks, failed) = self.decode(run, bytes).await?;
+            let (chunks, failed) = self.decode(located, bytes).await?;
             decoded.extend(chunks);
             if failed.is_some() {
                 return Ok((decoded, failed));
@@ -184,7 +187,9 @@ impl Packs {
                 let stored = run.stored(at, bytes).ok_or(Error::CutOff { chunk, pack: at.pack })?;
                 let decoded = decompressor.verified(chunk, at.raw_len as usize, stored);
                 let decoded = decoded.map_err(|source| Error::Corrupt { chunk, pack: at.pack, source })?;
-                self.cache().insert(chunk, at.raw_len, stored);
+                if run.is_cached {
+                    self.cache().insert(chunk, at.raw_len, stored);
+                }
                 Ok(decoded)
             }
         }

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use prost::Message;
 use snapshot_format::plan::{Plan, Step};
 use snapshot_format::{Content, ContentReader, Hash, Kind, Segment};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::chunks::PackSource;
 use crate::model::snapshot::RestoreStep;
@@ -27,12 +29,30 @@ pub(super) async fn steps(
 ) -> Result<BoxStream<'static, Result<RestoreStep, Error>>, Error> {
     let needs = needs(packs, old, new).await?;
     let plan = PlanState { plan: Plan::new(PackSource(packs.clone()), old, new)?, file: None };
-    let batches = futures::stream::try_unfold((plan, packs.clone()), |(mut plan, packs)| async move {
-        let batch = Batch::plan(&mut plan, &packs).await?;
-        Ok::<_, Error>((!batch.steps.is_empty()).then(|| (batch.into_steps(&packs), (plan, packs))))
-    });
+    let packs = packs.clone();
+    let steps = plan_ahead(plan, packs.clone()).map_ok(move |batch| batch.into_steps(&packs)).try_flatten();
     let first = futures::stream::iter([Ok(needs)]);
-    Ok(first.chain(batches.try_flatten()).boxed())
+    Ok(first.chain(steps).boxed())
+}
+
+/// Plans the next batch on a thread of its own while the steps of the last one are made.
+fn plan_ahead(mut plan: PlanState, packs: Packs) -> impl Stream<Item = Result<Batch, Error>> {
+    let (sender, batches) = mpsc::channel(1);
+    let planning = AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let batch = Batch::plan(&mut plan, &packs).await?;
+            if batch.steps.is_empty() || sender.send(batch).await.is_err() {
+                return Ok(());
+            }
+        }
+    }));
+    futures::stream::try_unfold((batches, planning), |(mut batches, mut planning)| async move {
+        if let Some(batch) = batches.recv().await {
+            return Ok(Some((batch, (batches, planning))));
+        }
+        // The steps are complete only if the planning has come to its end.
+        (&mut planning).await.map_err(|source| Error::Task { source })?.map(|()| None)
+    })
 }
 
 /// What the steps need at least: the new files with what they store.
