@@ -28,8 +28,8 @@ impl Listener {
         unsafe { AsyncFd::register(Arc::new(descriptor)) }.map(Self).map_err(io::Error::from)
     }
 
-    /// Serves the announcements until the last process with the filter has ended. Notes the first refused write as long as
-    /// somebody else has `first` too.
+    /// Serves the announcements until the last process with the filter has ended. Notes the first refused write in
+    /// `first`, as long as the command exists, which shares it.
     pub(crate) async fn serve(self, first: Arc<OnceLock<ReadOnlyViolation>>, workspace: PathBuf) {
         let workspace: Arc<Path> = workspace.into();
         while let Ok(mut ready) = self.0.readable().await {
