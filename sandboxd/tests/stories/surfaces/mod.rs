@@ -2,6 +2,7 @@
 
 mod conformance;
 mod host_configs;
+mod host_programs;
 mod large_output;
 mod many_conversations;
 mod mcp;
