@@ -1,5 +1,6 @@
 //! An engine for one story, which can be stopped and started.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -156,7 +157,23 @@ impl Drop for OwnEngine {
             let _ = self.docker(&["plugin", "rm", "--force", id]).stdout(Stdio::null()).status();
         }
         self.stop();
+        end_shims(self.dir.path());
         unmount_below(self.dir.path());
+    }
+}
+
+/// Ends the shims that an engine has forgotten, because it was stopped while it started their containers. The directory is in
+/// their arguments.
+fn end_shims(dir: &Path) {
+    let address = dir.join("exec/containerd/containerd.sock");
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let mut arguments = arguments.split(|byte| *byte == 0);
+        let is_shim = arguments.next().is_some_and(|program| program.ends_with(b"containerd-shim-runc-v2"));
+        if is_shim && arguments.any(|argument| argument == address.as_os_str().as_bytes()) {
+            let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
     }
 }
 

@@ -99,7 +99,7 @@ async fn codex_runs_a_command_in_a_sandbox() {
     std::fs::write(settings.join("config.toml"), config).unwrap();
     let mut codex = program(packages.node.clone(), home.path());
     codex.arg(packages.dir.join("node_modules/.bin/codex"));
-    // It asks the user before a tool that can change something, and nobody can answer here.
+    // It asks before it calls a tool that can change something, and this test has no user.
     codex.args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "run it"]);
     codex.env("CODEX_HOME", &settings);
     let (is_done, text) = run(codex).await;
