@@ -35,16 +35,22 @@ impl Listener {
         while let Ok(mut ready) = self.0.readable().await {
             let descriptor = self.0.get_ref();
             let is_known = first.get().is_some() || Arc::strong_count(&first) == 1;
-            match state_of(descriptor) {
-                State::Idle => ready.clear_ready(),
-                State::Over => return,
+            let state = match state_of(descriptor) {
                 State::Announced if is_known => answer(descriptor, &|_| {}),
                 State::Announced => note_first(Arc::clone(descriptor), &first, Arc::clone(&workspace)).await,
+                state => state,
+            };
+            match state {
+                State::Idle => ready.clear_ready(),
+                State::Announced => {}
+                State::Over => return,
             }
         }
     }
 }
 
+/// What a listener has to report.
+#[derive(Debug)]
 enum State {
     Idle,
     Announced,
@@ -70,16 +76,16 @@ async fn note_first(
     descriptor: Arc<OwnedFd>,
     first: &Arc<OnceLock<ReadOnlyViolation>>,
     workspace: Arc<Path>,
-) {
+) -> State {
     let first = Arc::clone(first);
     let look = move || {
         answer(&descriptor, &|announced| {
             if let Some(violation) = violation_of(announced, &workspace, &descriptor) {
                 let _ = first.set(violation);
             }
-        });
+        })
     };
-    let _ = spawn_blocking(look).await;
+    spawn_blocking(look).await.unwrap_or(State::Announced)
 }
 
 fn violation_of(
@@ -94,22 +100,25 @@ fn violation_of(
     is_waiting(descriptor, announced.id).then_some(violation)
 }
 
-/// Receives an announcement, lets `look` see it, and lets the call continue.
+/// Receives an announcement, lets `look` see it, and lets the call continue. Returns [`State::Over`] if nothing can be
+/// received from this descriptor.
 #[expect(unsafe_code, reason = "no crate wraps seccomp's listeners")]
-fn answer(descriptor: &OwnedFd, look: &dyn Fn(&seccomp_notif)) {
+fn answer(descriptor: &OwnedFd, look: &dyn Fn(&seccomp_notif)) -> State {
     let number = descriptor.as_raw_fd();
     // SAFETY: all bytes may be zero, and the kernel requires that they are.
     let mut announced: seccomp_notif = unsafe { mem::zeroed() };
     // SAFETY: the kernel writes at most this structure, whose size is part of the request's number.
     if unsafe { libc::ioctl(number, libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut announced) } != 0 {
-        // The process was killed meanwhile.
-        return;
+        // The process was killed meanwhile (`ENOENT`), or a signal came. Anything else comes only from another kind of file.
+        let is_usual = matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOENT | libc::EINTR));
+        return if is_usual { State::Announced } else { State::Over };
     }
     look(&announced);
     let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
     let mut answer = seccomp_notif_resp { id: announced.id, val: 0, error: 0, flags };
     // SAFETY: the kernel only reads the structure. The call fails if the process was killed meanwhile.
     unsafe { libc::ioctl(number, libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+    State::Announced
 }
 
 /// Whether the announced call still waits for its answer.
