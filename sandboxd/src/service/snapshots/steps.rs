@@ -35,7 +35,7 @@ pub(super) async fn steps(
     Ok(first.chain(steps).boxed())
 }
 
-/// Plans the next batch on a thread of its own while the steps of the last one are made.
+/// Plans the next batch in a task of its own while the steps of the last one are made.
 fn plan_ahead(mut plan: PlanState, packs: Packs) -> impl Stream<Item = Result<Batch, Error>> {
     let (sender, batches) = mpsc::channel(1);
     let planning = AbortOnDropHandle::new(tokio::spawn(async move {

@@ -2,10 +2,11 @@
 //! a script: it opens a sandbox, runs a command in it, and repeats the result.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use test_daemon::packages::{NpmPackages, run};
 
+use super::published::ScriptServer;
 use crate::support::harness::{Daemon, TOKEN};
 
 const CLAUDE_CODE: &str = "@anthropic-ai/claude-code@2.1.197";
@@ -24,28 +25,8 @@ async fn installed(name: &str, package: &'static str) -> Option<NpmPackages> {
     packages
 }
 
-/// The server of the model.
-struct Model {
-    process: Child,
-    base: String,
-}
-
-impl Model {
-    fn start(packages: &NpmPackages) -> Self {
-        let mut command = packages.script("model-server.mjs", include_str!("published/model-server.mjs"));
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut port = String::new();
-        let stdout = process.stdout.take().unwrap();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
-        Self { process, base: format!("http://127.0.0.1:{}", port.trim()) }
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn model(packages: &NpmPackages) -> ScriptServer {
+    ScriptServer::start(packages.script("model-server.mjs", include_str!("published/model-server.mjs")))
 }
 
 async fn printed(daemon: &Daemon, host: &str) -> String {
@@ -67,8 +48,7 @@ fn program(path: PathBuf, home: &Path) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 async fn claude_code_runs_a_command_in_a_sandbox() {
     let Some(packages) = installed("claude-code", CLAUDE_CODE).await else { return };
-    let (daemon, model, home) =
-        (Daemon::start().await, Model::start(&packages), tempfile::tempdir().unwrap());
+    let (daemon, model, home) = (Daemon::start().await, model(&packages), tempfile::tempdir().unwrap());
     let config = home.path().join("mcp.json");
     std::fs::write(&config, printed(&daemon, "claude-code").await).unwrap();
     let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
@@ -86,8 +66,7 @@ async fn claude_code_runs_a_command_in_a_sandbox() {
 #[tokio::test(flavor = "multi_thread")]
 async fn codex_runs_a_command_in_a_sandbox() {
     let Some(packages) = installed("codex", CODEX).await else { return };
-    let (daemon, model, home) =
-        (Daemon::start().await, Model::start(&packages), tempfile::tempdir().unwrap());
+    let (daemon, model, home) = (Daemon::start().await, model(&packages), tempfile::tempdir().unwrap());
     let provider = format!(
         "model = \"scripted\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
          base_url = \"{}/v1\"\nwire_api = \"responses\"\n\n",

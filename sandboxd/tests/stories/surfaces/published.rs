@@ -30,16 +30,15 @@ pub(super) async fn npm() -> Option<NpmPackages> {
     installed
 }
 
-/// A proxy that adds the token, for programs that cannot.
-pub(super) struct TokenProxy {
+/// A server that is a script, which prints its port.
+pub(super) struct ScriptServer {
     process: Child,
     pub(super) base: String,
 }
 
-impl TokenProxy {
-    pub(super) fn start(packages: &NpmPackages, daemon: &Daemon) -> Self {
-        let mut command = packages.script("token-proxy.mjs", include_str!("published/token-proxy.mjs"));
-        let mut process = command.args([&daemon.base, TOKEN]).stdout(Stdio::piped()).spawn().unwrap();
+impl ScriptServer {
+    pub(super) fn start(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         let stdout = process.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
@@ -47,11 +46,18 @@ impl TokenProxy {
     }
 }
 
-impl Drop for TokenProxy {
+impl Drop for ScriptServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A proxy that adds the token, for programs that cannot.
+pub(super) fn token_proxy(packages: &NpmPackages, daemon: &Daemon) -> ScriptServer {
+    let mut command = packages.script("token-proxy.mjs", include_str!("published/token-proxy.mjs"));
+    command.args([&daemon.base, TOKEN]);
+    ScriptServer::start(command)
 }
 
 #[tokio::test(flavor = "multi_thread")]

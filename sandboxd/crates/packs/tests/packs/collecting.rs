@@ -269,13 +269,15 @@ async fn nothing_in_use_is_lost_among_writers_and_collections() {
 }
 
 const REMOVED_PACKS: u64 = 10;
+/// Far more rounds than that takes, so that the test ends.
+const MAX_ROUNDS: u64 = 20_000;
 /// So few that most chunks are in no snapshot.
 const MAX_SNAPSHOTS: usize = 4;
 
 type Snapshots = Arc<Mutex<Vec<Vec<Vec<u8>>>>>;
 
 async fn make_snapshots(packs: Packs, snapshots: Snapshots, writer: u64, is_enough: Arc<AtomicBool>) {
-    for round in (0..).take_while(|round| *round < 25 || !is_enough.load(Ordering::SeqCst)) {
+    for round in (0..MAX_ROUNDS).take_while(|round| *round < 25 || !is_enough.load(Ordering::SeqCst)) {
         // From a small set, so that chunks die and are found again.
         let seed = |chunk: u64| (writer * 31 + round * 7 + chunk * 13) % 60 + 1;
         let all: Vec<_> = (0..8).map(|chunk| bytes(seed(chunk), 3000)).collect();

@@ -6,7 +6,7 @@ mod rounds;
 
 use test_daemon::packages::{NpmPackages, run};
 
-use super::published::{TokenProxy, npm};
+use super::published::{npm, token_proxy};
 use crate::support::harness::{Daemon, Home};
 
 /// Scenarios that fail if the server has the fixtures of the suite: none.
@@ -26,7 +26,7 @@ const WITHOUT_FIXTURES: [(&str, &str); 2] = [
 
 /// Runs what a revision of the protocol requires of a server. The scenarios of `baseline`, and no others, must fail.
 async fn run_required(packages: &NpmPackages, daemon: &Daemon, revision: &str, baseline: &str) {
-    let proxy = TokenProxy::start(packages, daemon);
+    let proxy = token_proxy(packages, daemon);
     let file = daemon.home.path().join("baseline.yml");
     std::fs::write(&file, baseline).unwrap();
     let mut suite = packages.program("conformance");
