@@ -24,5 +24,7 @@ export default defineConfig({
     // One jsdom for all files: creating one for each takes longer than the tests.
     isolate: false,
     maxWorkers: 1,
+    // Only ends a test that hangs: a busy machine may need ten times as long as a quiet one.
+    testTimeout: 60_000,
   },
 });

@@ -2,7 +2,11 @@
 # The stages of a test run: the duration and the counts of each, and the totals.
 #
 # Note: a stage that reports no counts is one check, so that the totals show every failure. The next stage runs even if one
-# fails.
+# fails. The end of a run's output must be enough to understand a failure, because some readers see no more of it.
+
+# What the summary repeats of a failed stage that does not report which of its tests failed: lines, and characters of each.
+readonly STAGE_END_LINES=20
+readonly STAGE_END_WIDTH=300
 
 stage_lines=()
 failed_tests=
@@ -10,6 +14,7 @@ passed_sum=0
 failed_sum=0
 stage_counts=
 stage_failed_tests=
+stage_output=
 
 # Runs a command as the stage of this name. The command may report its counts with `count`.
 stage() {
@@ -18,18 +23,30 @@ stage() {
   printf '\n--- %s\n' "$name"
   stage_counts=$RUN_DIR/stage-counts
   stage_failed_tests=$RUN_DIR/stage-failed-tests
+  stage_output=$RUN_DIR/stage-output
   rm -f -- "$stage_counts" "$stage_failed_tests"
   # Not in a condition, because there bash would ignore `set -e` and not end the stage at its first failing line.
   set +e
   (
     set -e
     "$@"
-  )
-  status=$?
+  ) 2>&1 | tee "$stage_output"
+  status=${PIPESTATUS[0]}
   set -e
   counts=$(cat "$stage_counts" 2>/dev/null) || counts=
-  failed_tests+=$(cat "$stage_failed_tests" 2>/dev/null) && failed_tests+=$'\n'
+  if ((status != 0)); then failed_tests+=$(stage_failure "$name")$'\n'; fi
   record_stage "$name" $((SECONDS - begin)) "$status" "${counts:-0 0}"
+}
+
+# Prints what failed in a stage: the tests that it reported, or the end of its output.
+stage_failure() {
+  if [[ -s $stage_failed_tests ]]; then
+    cat "$stage_failed_tests"
+    return
+  fi
+  printf 'failed: %s\n' "$1"
+  sed $'s/\e\\[[0-9;]*m//g; s/.*\r//' "$stage_output" | grep -v '^[[:space:]]*$' | tail -n "$STAGE_END_LINES" \
+    | cut -c "1-$STAGE_END_WIDTH" | sed 's/^/  /'
 }
 
 # Reports the counts of a stage: passed, failed.

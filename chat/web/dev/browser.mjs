@@ -47,7 +47,7 @@ export async function say(page, text) {
  * click at.
  */
 export async function press(page, selector) {
-  await page.locator(selector).setTimeout(15_000).click();
+  await page.locator(selector).setTimeout(60_000).click();
 }
 
 export async function textOf(page, id) {
@@ -68,7 +68,7 @@ export async function audit(page) {
   });
 }
 
-export async function until(what, check, timeoutMs = 15_000) {
+export async function until(what, check, timeoutMs = 60_000) {
   const end = Date.now() + timeoutMs;
   for (;;) {
     const found = await check();

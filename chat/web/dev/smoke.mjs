@@ -112,7 +112,7 @@ await step("a model's answer shows cards, markdown and a preview", {}, mock.url,
   await until("preview", () => page.$(at("preview:frame")));
   const frame = await until("frame", () => page.frames().find((one) => one.url().includes("3112")));
   check((await until("frame text", () => frame.$eval("p", (p) => p.textContent))) === "walled off", "the frame cannot read the page");
-  await until("the end", () => page.$(at("composer:send")), 30_000);
+  await until("the end", () => page.$(at("composer:send")));
   check(await page.$(at("tool:readFile")) && await page.$(at("tool:writeFile")), "file cards");
   await until("code in colour", () => page.$(".code-block .hljs-keyword"));
   check((await page.$$(".markdown img, .markdown script")).length === 0, "no image, no script");
@@ -153,7 +153,7 @@ await step("a second window follows an answer, and a chat continues in the backg
   await page.goBack();
   await until("back in the chat", () => page.$(at("composer:stop")));
   await press(page, at("composer:stop"));
-  await until("the end in the second window", async () => (await second.$(at("tool:exit"))) !== null, 20_000);
+  await until("the end in the second window", async () => (await second.$(at("tool:exit"))) !== null);
   await second.browserContext().close();
 });
 
@@ -165,7 +165,7 @@ await step("a rejected message returns to the composer", {}, bare.url, async (pa
 
 await step("a lost connection is reported", {}, bare.url, async (page) => {
   await say(page, "/bash break");
-  await until("failure", () => page.$(at("chat:failure")), 20_000);
+  await until("failure", () => page.$(at("chat:failure")));
 });
 
 await step("unavailable tools are reported, and recover by themselves", {}, bare.url, async (page) => {
@@ -173,7 +173,7 @@ await step("unavailable tools are reported, and recover by themselves", {}, bare
   await page.reload();
   await until("banner", () => page.$(at("banner:error")));
   await setConditions(bare.url, { toolsDown: false });
-  await until("no banner", async () => !(await page.$(at("banner:error"))), 20_000);
+  await until("no banner", async () => !(await page.$(at("banner:error"))));
 });
 
 await step("files are listed, opened and uploaded", {}, bare.url, async (page) => {
@@ -264,7 +264,7 @@ await step("the page works at phone width", { width: 360, height: 740, phone: tr
   check(await fits(), "the empty page fits");
   await say(page, "Build a page");
   await until("preview", () => page.$(at("preview:frame")));
-  await until("the end", () => page.$(at("composer:send")), 30_000);
+  await until("the end", () => page.$(at("composer:send")));
   check(await fits(), "the answer fits");
   await press(page, at("panel:files"));
   await until("rows in a sheet", () => page.$(`dialog[open] ${at("file:row")}`));
@@ -310,7 +310,7 @@ for (const dark of [false, true]) {
     await until("chats", () => page.$(at("chat:row")));
     await listen("empty page");
     await say(page, "Build a page");
-    await until("the end", async () => (await page.$(at("preview:frame"))) && (await page.$(at("composer:send"))), 30_000);
+    await until("the end", async () => (await page.$(at("preview:frame"))) && (await page.$(at("composer:send"))));
     await say(page, "/bash fail err");
     await until("running", () => page.$(at("tool:running")));
     await listen("running command");
