@@ -1,4 +1,4 @@
-//! Replaces secret values in a command's output.
+//! Replaces secret values in the output of commands and terminals.
 //!
 //! Each value is replaced with the name of its variable in brackets, also where a value is split over several reads. A
 //! possible beginning of a value at the end of the data so far is held back until more data or the end of the stream
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use agent_protocol::v1;
 
-/// The secret values of one command.
+/// The secret values of one command or terminal.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     /// The longest value first.
@@ -45,6 +45,18 @@ impl Secrets {
             first_bytes[usize::from(secret.value[0])] = true;
         }
         (!all.is_empty()).then(|| Arc::new(Self { all, first_bytes }))
+    }
+
+    /// Like [`Self::new`], for what programs write to a terminal: it turns each line feed into a carriage return and a line
+    /// feed (termios(3), ONLCR), unless a program turns that off.
+    pub(crate) fn on_terminal(mut given: Vec<v1::Secret>) -> Option<Arc<Self>> {
+        let of_lines = |secret: &v1::Secret| {
+            let value = secret.value.contains('\n').then(|| secret.value.replace('\n', "\r\n"))?;
+            Some(v1::Secret { name: secret.name.clone(), value })
+        };
+        let as_written: Vec<_> = given.iter().filter_map(of_lines).collect();
+        given.extend(as_written);
+        Self::new(given)
     }
 
     fn may_begin_at(&self, byte: u8) -> bool {
@@ -93,6 +105,11 @@ impl Redactor {
         self.held.extend_from_slice(read);
         let until = self.secrets.undecided_from(&self.held);
         self.replace(until)
+    }
+
+    /// Whether something is held back.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Returns the rest, at the end of the stream.
@@ -167,6 +184,16 @@ mod tests {
             shown(&[("A", "12345678"), ("B", "78abcdef")], &["12345678", "abcdef"]).concat(),
             "[A]abcdef"
         );
+    }
+
+    #[test]
+    fn a_value_of_several_lines_is_found_as_a_terminal_writes_it() {
+        let secret = v1::Secret { name: "KEY".into(), value: "two\nlines".into() };
+        let mut redactor = Redactor::new(Secrets::on_terminal(vec![secret]).unwrap());
+        assert_eq!(redactor.push(b"a two\r\nlines b two\nlines c t"), b"a [KEY] b [KEY] c ");
+        assert!(redactor.is_holding());
+        assert_eq!(redactor.finish(), b"t");
+        assert!(!redactor.is_holding());
     }
 
     proptest! {

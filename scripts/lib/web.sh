@@ -35,7 +35,7 @@ install_page_packages() {
   cmp --silent "$PAGE/package-lock.json" "$stamp" && return
   # Node trusts its built-in certificate authorities. Behind a proxy that intercepts TLS, only the machine's authorities work.
   NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} \
-    npm --prefix "$PAGE" ci --no-audit --no-fund --no-update-notifier || return
+    npm --prefix "$PAGE" ci --fetch-retries 5 --no-audit --no-fund --no-update-notifier || return
   cp -- "$PAGE/package-lock.json" "$stamp"
 }
 

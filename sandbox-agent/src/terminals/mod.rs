@@ -2,11 +2,12 @@
 //!
 //! Checks ids and limits, and decides how long terminals are kept. A terminal runs without viewers until its program
 //! ends or a client closes it. The newest ended terminals are kept, so that clients can see how they ended. In
-//! reading order: [`terminal`], [`pty`], [`supervisor`], [`input`]; [`history`], [`scan`], [`screen`] for its output;
-//! [`viewer`], [`replay`].
+//! reading order: [`terminal`], [`pty`], [`supervisor`], [`input`]; [`output`], [`history`], [`scan`], [`screen`] for its
+//! output; [`viewer`], [`replay`].
 
 mod history;
 mod input;
+mod output;
 mod pty;
 mod replay;
 mod scan;
@@ -35,6 +36,7 @@ use crate::limits::{
     REAP_TRIES,
 };
 use crate::reaper::Reaper;
+use crate::secrets::Secrets;
 use crate::termination;
 
 /// Default program: a login shell.
@@ -118,7 +120,7 @@ impl Terminals {
         };
         let cwd = self.workspace.join(&request.cwd);
         let spec = Spec { id: request.terminal_id, argv, cwd, is_shell };
-        self.launch(spec, &request.env, size)
+        self.launch(spec, &request.env, size, Secrets::on_terminal(request.secrets))
     }
 
     fn launch(
@@ -126,6 +128,7 @@ impl Terminals {
         spec: Spec,
         env: &HashMap<String, String>,
         size: Size,
+        secrets: Option<Arc<Secrets>>,
     ) -> Result<Arc<Terminal>, Kind> {
         let (terminal, requests) = Terminal::start(spec, env, size).map_err(start_error)?;
         let status = self.reaper.expect(terminal.main());
@@ -135,7 +138,7 @@ impl Terminals {
         drop(table);
         let (terminals, opened) = (Arc::clone(self), Arc::clone(&terminal));
         tokio::spawn(async move {
-            supervisor::run(opened, status, requests).await;
+            supervisor::run(opened, status, requests, secrets).await;
             terminals.drop_surplus();
         });
         Ok(terminal)

@@ -11,8 +11,10 @@ use rustix::process::{Signal, WaitStatus};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::output::Output;
 use super::pty::Pty;
 use super::terminal::Terminal;
+use crate::secrets::Secrets;
 use crate::termination;
 
 /// Maximum time to reap a killed main process.
@@ -32,11 +34,13 @@ pub(super) async fn run(
     terminal: Arc<Terminal>,
     mut status: oneshot::Receiver<WaitStatus>,
     mut requests: mpsc::UnboundedReceiver<Signal>,
+    secrets: Option<Arc<Secrets>>,
 ) {
     let (main_ended, main_has_ended) = watch::channel(false);
     let (drained, mut is_drained) = watch::channel(false);
     if let Some(pty) = terminal.pty() {
-        tokio::spawn(capture(Arc::clone(&terminal), pty, main_has_ended, drained));
+        let output = Output::new(Arc::clone(&terminal), secrets);
+        tokio::spawn(capture(output, pty, main_has_ended, drained));
     }
     let requested = tokio::select! {
         biased;
@@ -68,7 +72,7 @@ pub(super) async fn run(
 
 /// Adds output to the terminal's state, until the main process has ended and all of its output is added.
 async fn capture(
-    terminal: Arc<Terminal>,
+    mut output: Output,
     pty: Arc<Pty>,
     mut main_ended: watch::Receiver<bool>,
     drained: watch::Sender<bool>,
@@ -79,9 +83,13 @@ async fn capture(
             biased;
             _ = main_ended.wait_for(|ended| *ended) => break,
             read = pty.read(&mut buffer) => read,
+            () = output.held_long_enough() => {
+                output.release();
+                continue;
+            }
         };
         match read {
-            Ok(bytes) if bytes > 0 => terminal.record(&buffer[..bytes]),
+            Ok(bytes) if bytes > 0 => output.add(&buffer[..bytes]),
             _ => break,
         }
         // A terminal with a flood of output must not keep the agent from serving others.
@@ -92,10 +100,11 @@ async fn capture(
     let mut taken = 0;
     while taken < DRAIN_BYTES {
         match timeout_at(Instant::now() + DRAIN, pty.read(&mut buffer)).await {
-            Ok(Ok(bytes)) if bytes > 0 => terminal.record(&buffer[..bytes]),
+            Ok(Ok(bytes)) if bytes > 0 => output.add(&buffer[..bytes]),
             _ => break,
         }
         taken += READ_BYTES;
     }
+    output.release();
     drained.send_replace(true);
 }

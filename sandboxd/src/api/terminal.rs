@@ -148,6 +148,7 @@ fn spec_of(request: OpenTerminal) -> Result<TerminalSpec> {
         argv,
         cwd: text("cwd", request.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
         env: env_of(request.env.unwrap_or_default())?,
+        secrets: Vec::new(),
         size: TerminalSize::new(cols, rows)?,
     })
 }

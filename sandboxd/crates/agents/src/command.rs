@@ -23,6 +23,7 @@ use sandboxd_model::command::{CommandStatus, KilledBy, OutputFile, StageEnd, Sta
 use sandboxd_model::pipeline::StageText;
 use sandboxd_model::read_only::{ReadOnlyViolation, WriteOperation};
 use sandboxd_model::resource_limits::{Exceeded, ResourceLimit};
+use sandboxd_model::secret::Secret;
 use sandboxd_model::{CommandSpec, Ended, Event, Program, RequestDigest, ResourceLimits, command, limits};
 
 /// The events of a command, until the connection ends.
@@ -239,11 +240,7 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
             .unwrap_or_default(),
         output_file_after: spec.output_file_after,
         debug: spec.debug,
-        secrets: spec
-            .secrets
-            .iter()
-            .map(|secret| v1::Secret { name: secret.name.clone(), value: secret.value.clone() })
-            .collect(),
+        secrets: secrets_to_wire(&spec.secrets),
         resource_limits: (!spec.resource_limits.is_empty()).then(|| resource_limits(spec.resource_limits)),
         stages: match &spec.program {
             Program::Script(script) => {
@@ -252,6 +249,11 @@ fn to_wire(spec: &CommandSpec) -> v1::StartRequest {
             Program::Argv { .. } => Vec::new(),
         },
     }
+}
+
+pub(super) fn secrets_to_wire(secrets: &[Secret]) -> Vec<v1::Secret> {
+    let secret = |secret: &Secret| v1::Secret { name: secret.name.clone(), value: secret.value.clone() };
+    secrets.iter().map(secret).collect()
 }
 
 fn stage_of(script: &str, stage: &StageText) -> v1::PipelineStage {

@@ -99,10 +99,7 @@ impl AgentHandle {
         generation: u32,
         within: Duration,
     ) -> Result<AgentClient<LinkService>, Error> {
-        let link = self.current(within).await?;
-        if link.generation < generation {
-            return Err(Error::Outdated);
-        }
+        let link = self.since(generation, within).await?;
         Ok(AgentClient::with_origin(link.service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
@@ -117,20 +114,31 @@ impl AgentHandle {
         generation: u32,
         within: Duration,
     ) -> Result<FilesClient<LinkService>, Error> {
-        let link = self.current(within).await?;
-        if link.generation < generation {
-            return Err(Error::Outdated);
-        }
+        let link = self.since(generation, within).await?;
         Ok(FilesClient::with_origin(link.service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
     }
 
     async fn terminals_client(&self, within: Duration) -> Result<TerminalsClient<LinkService>, Error> {
-        let service = self.current(within).await?.service;
-        Ok(TerminalsClient::with_origin(service, ORIGIN.clone())
+        self.terminals_client_since(0, within).await
+    }
+
+    async fn terminals_client_since(
+        &self,
+        generation: u32,
+        within: Duration,
+    ) -> Result<TerminalsClient<LinkService>, Error> {
+        let link = self.since(generation, within).await?;
+        Ok(TerminalsClient::with_origin(link.service, ORIGIN.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES)
             .max_encoding_message_size(agent_protocol::MAX_MESSAGE_BYTES))
+    }
+
+    /// Like [`Self::current`]. Fails if the agent is of an earlier generation.
+    async fn since(&self, generation: u32, within: Duration) -> Result<Link, Error> {
+        let link = self.current(within).await?;
+        if link.generation < generation { Err(Error::Outdated) } else { Ok(link) }
     }
 
     async fn current(&self, within: Duration) -> Result<Link, Error> {

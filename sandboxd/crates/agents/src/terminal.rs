@@ -1,12 +1,13 @@
 //! Terminals: calls to the agent.
 
+use agent_protocol::TERMINAL_SECRETS_SINCE;
 use agent_protocol::v1::{self, terminal_event};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use sandbox_api::TerminalId;
 use sandbox_api::command::EndReason;
 
-use super::command::within;
+use super::command::{secrets_to_wire, within};
 use super::{AgentHandle, Error};
 use sandboxd_model::terminal::{TerminalEnded, TerminalScreen, ViewFrom};
 use sandboxd_model::{TerminalEvent, TerminalSize, TerminalSpec, TerminalStatus, limits};
@@ -24,8 +25,10 @@ impl AgentHandle {
             cwd: spec.cwd.clone(),
             env: spec.env.clone(),
             size: Some(size_to_wire(spec.size)),
+            secrets: secrets_to_wire(&spec.secrets),
         };
-        let mut client = self.terminals_client(limits::AGENT_ABSENCE).await?;
+        let since = if spec.secrets.is_empty() { 0 } else { TERMINAL_SECRETS_SINCE };
+        let mut client = self.terminals_client_since(since, limits::AGENT_ABSENCE).await?;
         within(limits::AGENT_CALL, client.open(request)).await?;
         Ok(())
     }

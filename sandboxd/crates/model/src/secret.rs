@@ -1,5 +1,6 @@
 //! Values that must not be shown.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -33,6 +34,16 @@ impl SandboxSpec {
             Some(Secret { name: name.clone(), value })
         };
         self.secret_env.iter().filter_map(secret).collect()
+    }
+
+    /// The values that a program with these variables of its own must not show: those of the secret variables, and its
+    /// own values of the same names, where they are long enough.
+    pub fn secrets_beside(&self, own: &HashMap<String, String>) -> Vec<Secret> {
+        let own_value = |name: &String| {
+            let value = own.get(name).filter(|value| SECRET_BYTES.contains(&value.len()))?.clone();
+            Some(Secret { name: name.clone(), value })
+        };
+        self.secret_env.iter().filter_map(own_value).chain(self.secrets()).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use sandbox_api::TerminalId;
 use sandbox_api::command::EndReason;
 
 use super::field::checked;
+use super::secret::Secret;
 use super::{FieldError, limits};
 
 /// A program to run on a terminal, and the options of the run.
@@ -20,6 +21,8 @@ pub struct TerminalSpec {
     pub cwd: String,
     /// Variables in addition to the sandbox's environment. They take precedence.
     pub env: HashMap<String, String>,
+    /// Values that must not be shown in the output.
+    pub secrets: Vec<Secret>,
     /// Size of the terminal.
     pub size: TerminalSize,
 }

@@ -31,7 +31,6 @@ use super::{Context, Error};
 use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
-use crate::model::secret::{SECRET_BYTES, Secret};
 use crate::model::{CommandRecord, CommandRefusal, CommandSpec, Ended, Refusal, Resource, limits};
 use crate::store::Store;
 
@@ -284,11 +283,7 @@ enum Known {
 /// values are secret under the same names.
 fn with_env(mut spec: CommandSpec, sandbox: &Sandbox) -> CommandSpec {
     sandbox.with_spec(|spec_of_sandbox| {
-        for name in &spec_of_sandbox.secret_env {
-            let own = spec.env.get(name).filter(|value| SECRET_BYTES.contains(&value.len()));
-            spec.secrets.extend(own.map(|value| Secret { name: name.clone(), value: value.clone() }));
-        }
-        spec.secrets.extend(spec_of_sandbox.secrets());
+        spec.secrets = spec_of_sandbox.secrets_beside(&spec.env);
         for (name, value) in &spec_of_sandbox.env {
             spec.env.entry(name.clone()).or_insert_with(|| value.clone());
         }

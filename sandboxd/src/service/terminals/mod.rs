@@ -99,9 +99,11 @@ impl Terminals {
     }
 }
 
-/// Adds the sandbox's environment to a terminal. Its own variables take precedence.
+/// Adds the sandbox's environment to a terminal, and its secrets. The terminal's own variables take precedence, and their
+/// values are secret under the same names.
 fn with_env(mut spec: TerminalSpec, sandbox: &Sandbox) -> TerminalSpec {
     sandbox.with_spec(|spec_of_sandbox| {
+        spec.secrets = spec_of_sandbox.secrets_beside(&spec.env);
         for (name, value) in &spec_of_sandbox.env {
             spec.env.entry(name.clone()).or_insert_with(|| value.clone());
         }

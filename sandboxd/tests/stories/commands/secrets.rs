@@ -1,12 +1,14 @@
-//! `secretEnv`: values that are replaced in the output of commands.
+//! `secretEnv`: values that are replaced in the output of commands and terminals.
 
 use sandbox_api::command::{RunCommand, StartCommand};
 use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::terminal::OpenTerminal;
 use sandbox_api::{ErrorCode, SandboxId};
 
 use crate::support::harness::{Daemon, outcome, over_each_transport, script};
+use crate::support::screens::{Viewer, open};
 
-over_each_transport!(a_secret_is_in_no_output);
+over_each_transport!(a_secret_is_in_no_output, a_secret_is_on_no_terminal);
 
 const KEY: &str = "sk-0123456789";
 const PASSWORD: &str = "correct horse\nbattery staple";
@@ -64,4 +66,42 @@ async fn a_secret_is_in_no_output(daemon: &Daemon) {
     // It stays so after the sandbox was parked.
     daemon.client.park(&sandbox, true).await.unwrap();
     assert_eq!(shown(daemon, &sandbox, "echo $KEY").await.0, "[KEY]\n");
+}
+
+async fn a_secret_is_on_no_terminal(daemon: &Daemon) {
+    let create = request("chat:1", &["KEY", "PASSWORD"]);
+    let sandbox = daemon.client.create_or_reconnect(&create).await.unwrap().sandbox_id;
+    let text = "echo \"a $KEY b\"; echo \"$PASSWORD\"; printf %s ${KEY:0:4}; printf '%s\n' ${KEY:4}; \
+                echo \"own $SHOWN\"; printf 'name sk-'; read -r line; echo \"read $line ${KEY}!\"";
+    let request = OpenTerminal {
+        cmd: Some("bash".into()),
+        args: Some(vec!["-c".into(), text.into()]),
+        env: Some([("SHOWN".into(), "not-secret".into())].into()),
+        ..OpenTerminal::default()
+    };
+    let terminal = open(daemon, &sandbox, &request).await;
+    let mut viewer = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
+    viewer.until_seen("a [KEY] b\r\n[PASSWORD]\r\n[KEY]\r\nown not-secret\r\n").await;
+    // What may begin a value is shown while the program waits for a person.
+    viewer.until_seen("name sk-").await;
+    let screen = daemon.client.terminal(&sandbox, &terminal).await.unwrap().screen.unwrap();
+    assert_eq!(screen.trim_end(), "a [KEY] b\n[PASSWORD]\n[KEY]\nown not-secret\nname sk-");
+    viewer.type_in("sk-0\r").await;
+    viewer.until_seen("read sk-0 [KEY]!").await;
+    assert_eq!(viewer.exit().await.0, 0);
+    let mut later = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
+    later.until_seen("read sk-0 [KEY]!").await;
+    for seen in [viewer.seen(), later.seen()] {
+        assert!(!seen.contains(KEY) && !seen.contains("battery"), "{seen}");
+    }
+
+    // A variable of the terminal's own under a secret's name is secret too, and so it stays in a shell.
+    let own = OpenTerminal {
+        env: Some([("KEY".into(), "another value".into())].into()),
+        ..OpenTerminal::default()
+    };
+    let terminal = open(daemon, &sandbox, &own).await;
+    let mut viewer = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
+    viewer.type_in("echo \"is $KEY\"; echo \"was sk-01\"23456789\r").await;
+    viewer.until_seen("\ris [KEY]\r\nwas [KEY]\r\n").await;
 }
