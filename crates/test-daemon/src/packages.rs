@@ -18,9 +18,11 @@ impl NpmPackages {
     /// registry is not available. Blocks.
     pub fn install(target: &Path, packages: &[&str], node: Option<&str>) -> Option<Self> {
         let _lock = lock(target)?;
-        let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=0"];
+        let quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"];
+        // npm's own pauses between its tries are too long for a machine without a registry.
+        let tries = ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"];
         let mut npm = Command::new("npm");
-        npm.args(["install", "--prefix"]).arg(target).args(quiet).args(packages);
+        npm.args(["install", "--prefix"]).arg(target).args(quiet).args(tries).args(packages);
         // The machine's own Node may be older.
         let package = format!("node-linux-{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" });
         npm.args(node.map(|version| format!("{package}@{version}")));

@@ -9,6 +9,15 @@ use crate::support::harness::Home;
 /// The schema of LibreChat's configuration, with a parser of YAML.
 const LIBRECHAT: &str = "librechat-data-provider@0.8.524";
 
+/// What Anthropic, Microsoft and Cursor publish about their hosts' configurations, and the programs that check with it.
+const SCHEMAS: [&str; 5] = [
+    "@anthropic-ai/mcpb@2.1.2",
+    "@codingame/monaco-vscode-api@37.6.1",
+    "@cursor/sdk@1.0.32",
+    "ajv@8.20.0",
+    "typescript@5.9.3",
+];
+
 async fn printed(home: &Home, host: &str) -> String {
     let args = ["mcp", "--print-config", host, "--url", "http://sandboxd:8080", "--profile", "chat"];
     let output = home.program(&args).output().await.unwrap();
@@ -46,5 +55,23 @@ async fn configurations_in_yaml_are_valid() {
     }
     let (is_valid, text) =
         run(packages.script("check.cjs", include_str!("published/host-configs.cjs"))).await;
+    assert!(is_valid, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_in_json_fit_the_schemas_of_their_hosts() {
+    let install = || {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-schemas");
+        NpmPackages::install(&directory, &SCHEMAS, None)
+    };
+    let Some(packages) = tokio::task::spawn_blocking(install).await.unwrap() else {
+        return test_daemon::skip(format!("{SCHEMAS:?} cannot be installed here"));
+    };
+    let home = Home::new();
+    for host in ["claude-desktop", "vscode", "cursor"] {
+        std::fs::write(packages.dir.join(format!("{host}.json")), printed(&home, host).await).unwrap();
+    }
+    let (is_valid, text) =
+        run(packages.script("check.mjs", include_str!("published/host-schemas.mjs"))).await;
     assert!(is_valid, "{text}");
 }
