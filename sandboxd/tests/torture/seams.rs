@@ -36,11 +36,19 @@ const OF_STARTS: [&str; 7] = [
 pub(crate) fn cases() -> Vec<String> {
     let visits = seam::ALL
         .iter()
-        .filter(|seam| !OF_STARTS.contains(seam))
+        .filter(|seam| !OF_STARTS.contains(seam) && !is_of_a_repair(seam))
         .flat_map(|seam| (1..=VISITS).map(move |visit| format!("{seam}:{visit}")));
     // A start reaches these through its trial sandbox, and through earlier interruptions.
     let starts = ["start.attached", "start.created", "start.started", "remove.volume", "delete.act"];
-    visits.chain(starts.iter().chain(&OF_STARTS).map(|seam| format!("{IN_A_START}{seam}:1"))).collect()
+    let starts = starts.iter().chain(&OF_STARTS).map(|seam| format!("{IN_A_START}{seam}:1"));
+    let repairs = seam::ALL.iter().filter(|seam| is_of_a_repair(seam)).map(|seam| format!("{seam}:1"));
+    // The collections leave a store that is almost full.
+    repairs.chain(visits).chain(starts).collect()
+}
+
+/// Whether a check of the snapshots reaches this seam that finds a damaged pack.
+fn is_of_a_repair(seam: &str) -> bool {
+    seam.starts_with("quarantine.")
 }
 
 pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
@@ -54,6 +62,7 @@ pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
                 die_in_a_start(world, seam).await;
                 Needed::Nothing
             }
+            None if is_of_a_repair(case) => snapshots::die_in_a_repair(world, case).await,
             None => die_at(world, case).await,
         };
         world.start().await;

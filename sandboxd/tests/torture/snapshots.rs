@@ -1,5 +1,8 @@
 //! The seams of snapshots: what the requests need that reach them, and what must hold after the daemon's death there.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, WorkspaceSource};
@@ -21,6 +24,8 @@ pub(crate) enum Needed {
     Each(Vec<SnapshotId>),
     /// A snapshot that a collection must keep.
     Kept(Kept),
+    /// A snapshot that has intact chunks in a damaged pack, and the name of the pack.
+    Repaired(Kept, OsString),
 }
 
 /// A snapshot that shares a pack with deleted ones.
@@ -103,13 +108,18 @@ pub(crate) async fn check(world: &mut World, case: &str, needed: Needed) {
         Needed::Changed(_) => are_whole(world, case).await,
         Needed::Each(snapshots) => are_deleted(world, case, &snapshots).await,
         Needed::Kept(kept) => is_kept(world, case, &kept).await,
+        Needed::Repaired(kept, pack) => {
+            is_kept(world, case, &kept).await;
+            is_repaired(world, case, &pack).await;
+            is_kept(world, case, &kept).await;
+        }
     }
     if case.starts_with("fork.") {
         // The first fork of the second visit was answered.
         let key = if case.ends_with(":2") { "chat:seam-4" } else { "chat:seam-3" };
         does_not_exist(world, case, key).await;
     }
-    if ["snapshot.", "fork.", "restore.", "seed.", "discard.", "collect."]
+    if ["snapshot.", "fork.", "restore.", "seed.", "discard.", "collect.", "quarantine."]
         .iter()
         .any(|act| case.contains(act))
     {
@@ -155,20 +165,26 @@ async fn are_deleted(world: &mut World, case: &str, snapshots: &[SnapshotId]) {
     }
 }
 
+/// Makes two snapshots that share a pack. The second one does not need the last `unneeded_bytes` of it. Returns the first
+/// one, too.
+async fn share_a_pack(client: &Client, unneeded_bytes: u64) -> (SnapshotId, Kept) {
+    let sandbox = create(client, "chat:seam-1").await.unwrap();
+    let fill = format!("head -c 100000 /dev/urandom > kept; head -c {unneeded_bytes} /dev/urandom > large");
+    run(client, &sandbox, &fill).await.unwrap();
+    let first = make(client, &sandbox).await.unwrap();
+    run(client, &sandbox, "rm large").await.unwrap();
+    let snapshot = make(client, &sandbox).await.unwrap();
+    let files = run(client, &sandbox, LIST).await.unwrap();
+    (first, Kept { sandbox, snapshot, files })
+}
+
 /// Ends the daemon while it collects the chunks of deleted snapshots, which a start does that has too little space.
 pub(crate) async fn die_in_a_collection(world: &mut World, seam: &str) -> Kept {
     let client = world.client.clone();
-    let sandbox = create(&client, "chat:seam-1").await.unwrap();
-    // Of the first pack, the snapshot that is kept needs a small part.
-    run(&client, &sandbox, "head -c 100000 /dev/urandom > kept; head -c 2000000 /dev/urandom > large")
-        .await
-        .unwrap();
-    let first = make(&client, &sandbox).await.unwrap();
-    run(&client, &sandbox, "rm large").await.unwrap();
-    let snapshot = make(&client, &sandbox).await.unwrap();
-    let files = run(&client, &sandbox, LIST).await.unwrap();
-    run(&client, &sandbox, "head -c 2000000 /dev/urandom > large").await.unwrap();
-    let last = make(&client, &sandbox).await.unwrap();
+    let (first, kept) = share_a_pack(&client, 2_000_000).await;
+    let sandbox = &kept.sandbox;
+    run(&client, sandbox, "head -c 2000000 /dev/urandom > large").await.unwrap();
+    let last = make(&client, sandbox).await.unwrap();
     for deleted in [first, last] {
         client.delete_snapshot(&deleted).await.unwrap();
     }
@@ -179,7 +195,50 @@ pub(crate) async fn die_in_a_collection(world: &mut World, seam: &str) -> Kept {
         world.found(format!("{seam} was not come to in a start"));
         world.kill().await;
     }
-    Kept { sandbox, snapshot, files }
+    kept
+}
+
+/// Ends the daemon while it moves a damaged pack aside, in which a snapshot has intact chunks.
+pub(crate) async fn die_in_a_repair(world: &mut World, seam: &str) -> Needed {
+    let client = world.client.clone();
+    let earlier = packs(world);
+    let (first, kept) = share_a_pack(&client, 50_000).await;
+    client.delete_snapshot(&first).await.unwrap();
+    let added = packs(world).into_iter().filter(|pack| !earlier.contains(pack));
+    let pack = added.max_by_key(|(_, bytes)| *bytes).unwrap().0;
+    let file = std::fs::OpenOptions::new().write(true).open(&pack).unwrap();
+    file.write_all_at(&[0; 64], 125_000).unwrap();
+    world.arm(seam);
+    let _no_response = client.check_snapshots(&CheckSnapshots::default()).await;
+    if !world.dies_within(SEAM).await {
+        world.found(format!("{seam} was not come to"));
+        world.kill().await;
+    }
+    Needed::Repaired(kept, pack.file_name().unwrap().to_owned())
+}
+
+/// All packs, with their sizes in bytes.
+fn packs(world: &World) -> Vec<(PathBuf, u64)> {
+    files_below(&world.home.path().join("state/snapshots/packs"))
+}
+
+fn files_below(directory: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let below = |entry: std::fs::DirEntry| match entry.metadata().unwrap() {
+        found if found.is_dir() => files_below(&entry.path()),
+        found => vec![(entry.path(), found.len())],
+    };
+    entries.flat_map(below).collect()
+}
+
+/// Checks that another check finishes what the interrupted one began, and that the damaged pack still exists.
+async fn is_repaired(world: &mut World, case: &str, pack: &OsStr) {
+    if let Err(error) = world.client.check_snapshots(&CheckSnapshots::default()).await {
+        world.found(format!("{case}: the check cannot be repeated: {error:?}"));
+    }
+    if !world.home.path().join("state/snapshots/quarantine").join(pack).exists() {
+        world.found(format!("{case}: the damaged pack is not in the quarantine"));
+    }
 }
 
 async fn is_kept(world: &mut World, case: &str, kept: &Kept) {

@@ -254,16 +254,20 @@ impl Packs {
             let nonce = nonce()?;
             let copy = blocking(move || examined.copy_intact(nonce).seal()).await?;
             self.put_pack(&copy).await?;
+            sandboxd_seam::at("quarantine.stored");
             // Moved first, because a chunk that the index has keeps its location.
             self.index().move_chunks(old, &copy.info, &copy.chunks).await.map_err(Error::Index)?;
             let generation = self.leases().generation();
             self.index().record(generation, &copy.info, &copy.chunks).await.map_err(Error::Index)?;
             self.settle(copy.info.name);
+            sandboxd_seam::at("quarantine.copied");
         }
         // The index is changed first, as in a sweep.
         self.lose_pack(old).await?;
+        sandboxd_seam::at("quarantine.forgotten");
         let (from, to) = (pack_path(old), quarantine_path(old));
         self.store().rename(&from, &to).await.map_err(Error::of_store(&from))?;
+        sandboxd_seam::at("quarantine.moved");
         report(Finding::Quarantined { pack: old, intact_chunks });
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! with the same content, which is read at each point, so that a seam can be set while the daemon runs.
 
 /// All seams in execution order, for tests.
-pub const ALL: [&str; 34] = [
+pub const ALL: [&str; 38] = [
     "marker.made",
     "epoch.intent",
     "epoch.act",
@@ -35,6 +35,10 @@ pub const ALL: [&str; 34] = [
     "collect.stored",
     "collect.moved",
     "collect.forgotten",
+    "quarantine.stored",
+    "quarantine.copied",
+    "quarantine.forgotten",
+    "quarantine.moved",
     "delete.intent",
     "remove.container",
     "remove.volume",
