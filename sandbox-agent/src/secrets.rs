@@ -2,11 +2,13 @@
 //!
 //! Each value is replaced with the name of its variable in brackets, also where a value is split over several reads. A
 //! possible beginning of a value at the end of the data so far is held back until more data or the end of the stream
-//! decides. Only the exact bytes of a value are found, and no encoding of them.
+//! decides. Only the exact bytes of a value are found, and no encoding of them; but also with escape sequences in between,
+//! such as the colours of grep, because a terminal hides those and results have none.
 
 use std::sync::Arc;
 
 use agent_protocol::v1;
+use output_text::Sequences;
 
 /// The secret values of one command or terminal.
 #[derive(Debug)]
@@ -62,22 +64,6 @@ impl Secrets {
     fn may_begin_at(&self, byte: u8) -> bool {
         self.first_bytes[usize::from(byte)]
     }
-
-    /// Returns the longest value at the beginning of `data`.
-    fn at_start_of(&self, data: &[u8]) -> Option<&Secret> {
-        self.all.iter().find(|secret| data.starts_with(&secret.value))
-    }
-
-    /// Returns the first position from which on `data` may be the beginning of a value that is not complete yet.
-    fn undecided_from(&self, data: &[u8]) -> usize {
-        let longest = self.all.first().map_or(0, |secret| secret.value.len());
-        let from = data.len().saturating_sub(longest.saturating_sub(1));
-        let is_beginning = |tail: &[u8]| {
-            let longer = self.all.iter().take_while(|secret| secret.value.len() > tail.len());
-            self.may_begin_at(tail[0]) && longer.into_iter().any(|secret| secret.value.starts_with(tail))
-        };
-        (from..data.len()).find(|at| is_beginning(&data[*at..])).unwrap_or(data.len())
-    }
 }
 
 /// Returns a text with its values replaced.
@@ -88,23 +74,29 @@ pub(crate) fn redacted(secrets: Arc<Secrets>, text: &str) -> String {
     String::from_utf8_lossy(&shown).into_owned()
 }
 
+/// Bytes of escape sequences within a value that are held back, so that the memory is bounded.
+const MAX_SEQUENCE_BYTES: usize = 4096;
+
 /// Replaces the values in one stream.
 #[derive(Debug)]
 pub(crate) struct Redactor {
     secrets: Arc<Secrets>,
     held: Vec<u8>,
+    /// Whether each held byte belongs to the text, and not to an escape sequence.
+    is_text: Vec<bool>,
+    sequences: Sequences,
 }
 
 impl Redactor {
     pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
-        Self { secrets, held: Vec::new() }
+        Self { secrets, held: Vec::new(), is_text: Vec::new(), sequences: Sequences::default() }
     }
 
     /// Adds what was read. Returns what may be shown.
     pub(crate) fn push(&mut self, read: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(read);
-        let until = self.secrets.undecided_from(&self.held);
-        self.replace(until)
+        self.is_text.extend(read.iter().map(|byte| self.sequences.shows(*byte)));
+        self.replace(self.undecided_from())
     }
 
     /// Whether something is held back.
@@ -122,26 +114,88 @@ impl Redactor {
         let mut shown = Vec::with_capacity(until);
         let mut at = 0;
         while at < until {
-            let byte = self.held[at];
-            match self
-                .secrets
-                .may_begin_at(byte)
-                .then(|| self.secrets.at_start_of(&self.held[at..]))
-                .flatten()
-            {
-                Some(secret) => {
+            match self.found_at(at) {
+                Some((secret, end)) => {
                     shown.extend_from_slice(&secret.replacement);
-                    at += secret.value.len();
+                    // Without their sequences, colours would not end where the text had them end.
+                    if secret.value.len() < end - at {
+                        shown.extend((at..end).filter(|at| !self.is_text[*at]).map(|at| self.held[at]));
+                    }
+                    at = end;
                 }
                 None => {
-                    shown.push(byte);
+                    shown.push(self.held[at]);
                     at += 1;
                 }
             }
         }
         self.held.drain(..at);
+        self.is_text.drain(..at);
         shown
     }
+
+    /// The longest value that begins here, and where it ends.
+    fn found_at(&self, at: usize) -> Option<(&Secret, usize)> {
+        let found = |secret| {
+            self.views_at(at).find_map(|view| match self.look_for(secret, at, view) {
+                Found::Until(end) => Some((secret, end)),
+                Found::Begun | Found::Nothing => None,
+            })
+        };
+        self.secrets.all.iter().find_map(found)
+    }
+
+    /// The first position from which on the held data may be the beginning of a value that is not complete yet.
+    fn undecided_from(&self) -> usize {
+        let longest = self.secrets.all.first().map_or(0, |secret| secret.value.len());
+        let from = self.held.len().saturating_sub(longest + MAX_SEQUENCE_BYTES);
+        let is_begun = |at: usize, secret| {
+            self.views_at(at).any(|view| matches!(self.look_for(secret, at, view), Found::Begun))
+        };
+        (from..self.held.len())
+            .find(|at| self.secrets.all.iter().any(|secret| is_begun(*at, secret)))
+            .unwrap_or(self.held.len())
+    }
+
+    /// The views in which a value may begin here.
+    fn views_at(&self, at: usize) -> impl Iterator<Item = View> {
+        let may_begin = self.secrets.may_begin_at(self.held[at]);
+        let views = [(View::Bytes, may_begin), (View::Text, may_begin && self.is_text[at])];
+        views.into_iter().filter_map(|(view, is_possible)| is_possible.then_some(view))
+    }
+
+    fn look_for(&self, secret: &Secret, at: usize, view: View) -> Found {
+        let mut expected = secret.value.iter();
+        let limit = at + secret.value.len() + MAX_SEQUENCE_BYTES;
+        for at in at..self.held.len().min(limit) {
+            if matches!(view, View::Text) && !self.is_text[at] {
+                continue;
+            }
+            if expected.next() != Some(&self.held[at]) {
+                return Found::Nothing;
+            }
+            if expected.len() == 0 {
+                return Found::Until(at + 1);
+            }
+        }
+        if self.held.len() < limit { Found::Begun } else { Found::Nothing }
+    }
+}
+
+/// What of the data is compared with a value.
+#[derive(Debug, Clone, Copy)]
+enum View {
+    Bytes,
+    /// The bytes that are not part of an escape sequence.
+    Text,
+}
+
+enum Found {
+    Nothing,
+    /// All data from here on is the beginning of the value.
+    Begun,
+    /// The whole value, which ends here.
+    Until(usize),
 }
 
 #[cfg(test)]
@@ -196,9 +250,38 @@ mod tests {
         assert!(!redactor.is_holding());
     }
 
+    #[test]
+    fn a_value_is_found_with_colours_in_between() {
+        let secret = [("KEY", "hunter2!")];
+        assert_eq!(
+            shown(&secret, &["a hun\x1b[1;31mter\x1b[m\x1b[K2! b"]),
+            ["a [KEY]\x1b[1;31m\x1b[m\x1b[K b", ""]
+        );
+        assert_eq!(shown(&secret, &["\x1b[1mhunter2!\x1b[m"]), ["\x1b[1m[KEY]\x1b[m", ""]);
+        assert_eq!(
+            shown(&secret, &["a h\x1b[", "31mu\x1b[", "mnter2", "!"]),
+            ["a ", "", "", "[KEY]\x1b[31m\x1b[m", ""]
+        );
+        // A title that never ends hides nothing from the search for all bytes.
+        assert_eq!(shown(&secret, &["\x1b]0;hunter2! hun\x1b[1m"]), ["\x1b]0;[KEY] hun\x1b[1m", ""]);
+        assert_eq!(shown(&secret, &["hun\x1b[1m", "t"]), ["", "", "hun\x1b[1mt"]);
+    }
+
+    #[test]
+    fn sequences_that_never_end_are_not_held_back_for_ever() {
+        let mut redactor = redactor(&[("KEY", "hunter2!")]);
+        let mut shown = 0;
+        redactor.push(b"hun");
+        for _ in 0..20 {
+            shown += redactor.push("\x1b[1m".repeat(1000).as_bytes()).len();
+            assert!(redactor.held.len() <= 8 + MAX_SEQUENCE_BYTES);
+        }
+        assert_eq!(shown + redactor.finish().len(), 80_003);
+    }
+
     proptest! {
         #[test]
-        fn no_split_shows_a_value(text in "[ab]{0,40}", splits in proptest::collection::vec(0usize..41, 0..5)) {
+        fn no_split_shows_a_value(text in "(a|b|\x1b\\[1m|\x07){0,40}", splits in proptest::collection::vec(0usize..41, 0..5)) {
             let secrets = [("X", "aab"), ("Y", "aabab"), ("Z", "bbb")];
             let whole = shown(&secrets, &[&text]).concat();
             let mut cuts: Vec<usize> = splits.into_iter().map(|at| at.min(text.len())).collect();
@@ -208,6 +291,7 @@ mod tests {
             prop_assert_eq!(&shown(&secrets, &parts).concat(), &whole);
             for (_, value) in secrets {
                 prop_assert!(!whole.contains(value), "{whole}");
+                prop_assert!(!output_text::cleaned(&whole).contains(value), "{whole}");
             }
         }
     }

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use anstyle_parse::state::{Action, State, state_change};
 use memchr::{memchr, memchr_iter, memrchr};
 
 /// Bytes of an incomplete line that a carriage return may replace. More are passed on as they are.
@@ -13,14 +12,15 @@ pub const MAX_HELD_BYTES: usize = 8 * 1024;
 /// move the rest of the line each time.
 const MAX_LINE_BYTES: usize = 2 * MAX_HELD_BYTES;
 
+use crate::sequences::{Sequences, is_shown};
+
 /// Cleans text in pieces. The result does not depend on where the text is split.
 ///
 /// Escape sequences (ECMA-48) and control characters are removed, except line feeds and tabs. Of a line that is
 /// written several times after carriage returns, only the last state is kept.
 #[derive(Debug, Default)]
 pub struct Cleaner {
-    /// Whether the text is within an escape sequence.
-    state: State,
+    sequences: Sequences,
     /// The incomplete line.
     line: String,
     /// Whether the next character replaces the line.
@@ -41,7 +41,7 @@ impl Cleaner {
 
     /// Length of the text before the next escape sequence or control character.
     fn plain_bytes(&self, text: &str) -> usize {
-        if self.state != State::Ground {
+        if self.sequences.is_within() {
             return 0;
         }
         text.bytes().position(|byte| byte.is_ascii_control() && !is_shown(byte)).unwrap_or(text.len())
@@ -49,24 +49,7 @@ impl Cleaner {
 
     /// Length of the escape sequences and control characters at the start of the text.
     fn hidden_bytes(&mut self, text: &str) -> usize {
-        for (at, byte) in text.bytes().enumerate() {
-            // Sequences consist of ASCII characters. Others within one belong to a text that is not shown.
-            if !byte.is_ascii() && self.state != State::Ground {
-                continue;
-            }
-            let (next, action) =
-                if byte.is_ascii() { state_change(self.state, byte) } else { (self.state, Action::Print) };
-            // A line feed ends any sequence, so that a broken one hides the rest of its line and no more.
-            let is_text = action == Action::Print || (action == Action::Execute && is_shown(byte));
-            if is_text || byte == b'\n' {
-                self.state = State::Ground;
-                return at;
-            }
-            if next != State::Anywhere {
-                self.state = next;
-            }
-        }
-        text.len()
+        text.bytes().position(|byte| self.sequences.shows(byte)).unwrap_or(text.len())
     }
 
     /// The end of the incomplete line, which was not passed on yet.
@@ -148,11 +131,6 @@ impl Cleaner {
             self.line.clear();
         }
     }
-}
-
-/// Whether a control character has a meaning in text.
-fn is_shown(byte: u8) -> bool {
-    matches!(byte, b'\n' | b'\t' | b'\r')
 }
 
 /// Cleans a whole text.

@@ -3,6 +3,7 @@
 //! - [`Excerpt`] keeps the beginning, the end, or both of an output of any length. It removes colours and collapses
 //!   progress bars ([`Cleaner`]).
 //! - [`Head`] and [`Tail`] keep the beginning or the end unchanged.
+//! - [`Sequences`] tells text from escape sequences.
 //! - [`write_json`] writes any amount as JSON.
 //!
 //! The first three need memory for what they keep, however long the output is.
@@ -10,9 +11,11 @@
 mod clean;
 mod excerpt;
 mod json;
+mod sequences;
 mod text;
 
 pub use clean::{Cleaner, MAX_HELD_BYTES, cleaned};
 pub use excerpt::{Excerpt, Keep, Omitted, Shown};
 pub use json::write_json;
+pub use sequences::Sequences;
 pub use text::{Head, Tail};

@@ -57,6 +57,9 @@ async fn a_secret_is_in_no_output(daemon: &Daemon) {
     let debug = StartCommand { debug: Some(true), ..script("true $KEY") };
     let traced = outcome(daemon.client.run(&sandbox, &debug).await.unwrap()).await;
     assert_eq!(String::from_utf8(traced.trace).unwrap(), "+ true '[KEY]'\n".replace('\'', ""));
+    // Colours, which are not part of a result, hide no value.
+    let coloured = "echo a $KEY | grep --color=always 0123; printf 'sk-01\\e[1m23456789\\e[m\\n' >&2";
+    assert_eq!(shown(daemon, &sandbox, coloured).await, ("a [KEY]\n".into(), "[KEY]\n".into()));
     // The file with a long output has what was shown.
     let request = RunCommand { command: script("yes $KEY | head -n 20000"), output: None };
     let ran = daemon.client.run_to_end(&sandbox, &request).await.unwrap();
