@@ -70,6 +70,13 @@ fn compare(limits: ResourceLimits, usage: Usage, output_bytes: u64) -> Option<Ex
     .map(|(limit, value, _)| Exceeded { limit, value })
 }
 
+/// The limit of the output, if a command that has ended by itself exceeds it. A command can write a lot between two looks.
+pub(crate) fn exceeded_by_output(command: &Command) -> Option<Exceeded> {
+    let output_bytes = command.spec.resource_limits.output_bytes;
+    let limits = ResourceLimits { output_bytes, ..ResourceLimits::default() };
+    compare(limits, Usage::default(), command.output_bytes())
+}
+
 /// The limit that bash has enforced, if its main shell ended by this signal.
 pub(crate) fn exceeded_by_bash(limits: ResourceLimits, signal: Option<i32>) -> Option<Exceeded> {
     let value = u64::from(limits.loop_iterations);

@@ -134,7 +134,8 @@ impl Supervisor {
         };
         let exceeded = match cause {
             Cause::Agent { request: Request::Limit(exceeded), .. } => Some(*exceeded),
-            Cause::Exited => resource_limits::exceeded_by_bash(self.command.spec.resource_limits, signal),
+            Cause::Exited => resource_limits::exceeded_by_bash(self.command.spec.resource_limits, signal)
+                .or_else(|| resource_limits::exceeded_by_output(&self.command)),
             Cause::Agent { .. } => None,
         };
         v1::Ended {

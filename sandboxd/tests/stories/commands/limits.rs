@@ -37,6 +37,10 @@ async fn a_command_that_exceeds_a_limit_is_ended(daemon: &Daemon) {
         let next = outcome(daemon.client.run(&sandbox, &script("echo next")).await.unwrap()).await;
         assert_eq!((next.text().as_str(), next.exit_code), ("next\n", 0), "after {text}");
     }
+    // Also if the command has written all of it before anything looked.
+    let quick = limited("strict", "head -c 3000000 /dev/zero");
+    let ended = outcome(daemon.client.run(&sandbox, &quick).await.unwrap()).await;
+    assert_eq!(ended.limit_exceeded, exceeded("outputBytes", 1024 * 1024), "{:?}", ended.reason);
     too_many_processes_end_a_command(daemon, &sandbox).await;
     // The other responses name the limit too.
     let looping = limited("strict", "while :; do :; done");
