@@ -59,6 +59,11 @@ impl Toolbox {
                 is_all = false;
                 break;
             }
+            // The count of what is not shown is then too low.
+            if scanned > MAX_SCAN_BYTES && lines.is_too_long() {
+                is_all = false;
+                break;
+            }
             if scanned > MAX_SCAN_BYTES {
                 let problem =
                     format!("is more than {MAX_SCAN_BYTES} bytes into the file: use bash (`sed -n`)");
@@ -70,13 +75,16 @@ impl Toolbox {
             return Err(Error::NoLine { path: input.path, offset, lines: total });
         }
         let (content, next_offset, cut_chars) = lines.finish(is_all);
+        let at_least = if scanned > MAX_SCAN_BYTES { "at least " } else { "" };
         let text = match (next_offset, cut_chars) {
             (Some(next), Some(cut)) => {
                 format!(
                     "{content}\n[{cut} characters of this line are not shown; continue with offset {next}]"
                 )
             }
-            (None, Some(cut)) => format!("{content}\n[{cut} characters of this line are not shown]"),
+            (None, Some(cut)) => {
+                format!("{content}\n[{at_least}{cut} characters of this line are not shown]")
+            }
             (Some(next), None) => format!("{content}[more lines follow: continue with offset {next}]"),
             (None, None) => content.clone(),
         };
@@ -147,6 +155,12 @@ impl Toolbox {
     }
 }
 
+/// Number of characters that begin in these bytes.
+fn characters(bytes: &[u8]) -> u64 {
+    let begins = |byte: &&u8| !matches!(**byte, b'\n' | 0x80..=0xbf);
+    bytes.iter().filter(begins).count() as u64
+}
+
 /// Collects the requested lines of a file.
 struct Lines {
     first: u64,
@@ -157,26 +171,53 @@ struct Lines {
     /// Whether the current line has begun.
     has_begun: bool,
     kept: Vec<u8>,
+    /// Number of complete lines in `kept`.
+    kept_lines: u64,
+    /// Characters of the first line that are not in `kept`, because the line is longer than a result.
+    more_chars: u64,
+    /// Whether more lines follow that one.
+    has_more: bool,
 }
 
 impl Lines {
     fn new(first: u64, limit: u64) -> Self {
-        Self { first, end: first.saturating_add(limit), line: 1, has_begun: false, kept: Vec::new() }
+        Self {
+            first,
+            end: first.saturating_add(limit),
+            line: 1,
+            has_begun: false,
+            kept: Vec::new(),
+            kept_lines: 0,
+            more_chars: 0,
+            has_more: false,
+        }
     }
 
     /// Adds bytes. Returns true if no more are needed.
     fn add(&mut self, bytes: &[u8]) -> bool {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.line >= self.end || self.is_full() {
+            if self.is_too_long() {
+                if !self.has_begun {
+                    self.has_more = true;
+                    return true;
+                }
+                self.more_chars += characters(part);
+            } else if self.line >= self.end || self.is_full() {
                 return true;
-            }
-            if self.line >= self.first {
+            } else if self.line >= self.first {
                 self.kept.extend_from_slice(part);
+                self.kept_lines += u64::from(part.ends_with(b"\n"));
             }
             self.has_begun = !part.ends_with(b"\n");
             self.line += u64::from(!self.has_begun);
         }
-        self.is_full()
+        self.is_full() && !self.is_too_long()
+    }
+
+    /// Whether the first line alone has more characters than a result can have. The rest of it is counted.
+    fn is_too_long(&self) -> bool {
+        let before_last = self.kept_lines - u64::from(self.kept.ends_with(b"\n"));
+        self.is_full() && before_last == 0
     }
 
     /// Whether there are more characters than a result can have.
@@ -204,11 +245,12 @@ impl Lines {
         }
         let rest = &text[cut..];
         let (line, has_more) = match rest.find('\n') {
-            Some(end) => (&rest[..end], rest.len() > end + 1 || !is_all),
-            None => (rest, false),
+            Some(end) if !self.is_too_long() => (&rest[..end], rest.len() > end + 1 || !is_all),
+            Some(end) => (&rest[..end], self.has_more),
+            None => (rest, self.has_more),
         };
         let next = has_more.then_some(self.first + 1);
-        (text[..cut].to_owned(), next, Some(line.chars().count() as u64))
+        (text[..cut].to_owned(), next, Some(line.chars().count() as u64 + self.more_chars))
     }
 }
 
@@ -251,5 +293,12 @@ mod tests {
         assert_eq!((shown.len(), next, cut), (MAX_FILE_CHARS, Some(2), Some(5)));
         let (_, next, cut) = read(text.trim_end_matches("\nnext\n"), 1, 9);
         assert_eq!((next, cut), (None, Some(5)));
+        // All of it is counted, also beyond what is kept.
+        let long = "é".repeat(MAX_FILE_CHARS * 9);
+        let cut = (MAX_FILE_CHARS * 8) as u64;
+        for (end, next) in [("", None), ("\n", None), ("\nnext", Some(2)), ("\nnext\nand\n", Some(2))] {
+            let (shown, found_next, found_cut) = read(&format!("{long}{end}"), 1, 9);
+            assert_eq!((shown.chars().count(), found_next, found_cut), (MAX_FILE_CHARS, next, Some(cut)));
+        }
     }
 }
