@@ -12,7 +12,7 @@ use sandbox_api::{CommandId, SandboxId};
 use sandbox_client::Error as ClientError;
 use tokio::time::{Instant, sleep_until};
 
-use self::reading::{Ended, Reading};
+use self::reading::{Ended, Kept, Reading};
 use self::text::text_of;
 use crate::denied::DeniedHosts;
 use crate::toolbox::{Call, Toolbox};
@@ -57,8 +57,9 @@ impl Toolbox {
             Some(true) => Duration::ZERO,
             _ => wait_of(input.wait_ms, DEFAULT_WAIT)?,
         };
+        let kept = Kept::of(input.output)?;
         if let Some(resumed) = &call.resumed {
-            return self.resume(sandbox, resumed, wait, call).await;
+            return self.resume(sandbox, resumed, wait, kept, call).await;
         }
         let timeout = input.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let request = StartCommand {
@@ -79,7 +80,7 @@ impl Toolbox {
             _ => return Err(ClientError::Cut.into()),
         };
         let denied = DeniedHosts::new(self, sandbox, &command, began, wait, call);
-        let reading = Reading::new(sandbox, command, 0);
+        let reading = Reading::new(sandbox, command, 0, kept);
         self.wait_and_report(reading, records.boxed(), wait, call, denied).await.map_err(Error::after_start)
     }
 
@@ -102,6 +103,7 @@ impl Toolbox {
         sandbox: &SandboxId,
         resumed: &Resumed,
         wait: Duration,
+        kept: Kept,
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
         let (command, position) = (&resumed.resume.command, resumed.resume.position);
@@ -111,7 +113,7 @@ impl Toolbox {
         let mut denied = DeniedHosts::new(self, sandbox, command, Instant::now(), wait, call);
         denied.apply(resumed).await;
         let records = self.client.logs(sandbox, command, position, true).await?;
-        let reading = Reading::new(sandbox, command.clone(), position);
+        let reading = Reading::new(sandbox, command.clone(), position, kept);
         self.wait_and_report(reading, records.boxed(), wait.max(COLLECT), call, denied).await
     }
 
@@ -122,15 +124,16 @@ impl Toolbox {
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
         let wait = wait_of(input.wait_ms, Duration::ZERO)?;
+        let kept = Kept::of(input.output)?;
         if let Some(resumed) = &call.resumed {
-            return self.resume(sandbox, resumed, wait, call).await;
+            return self.resume(sandbox, resumed, wait, kept, call).await;
         }
         let command = command_of(&input.command_id)?;
         let from_start = input.from_start.unwrap_or(false);
         let position = if from_start { 0 } else { self.cursors().get(sandbox, &command) };
         let records = self.client.logs(sandbox, &command, position, true).await?;
         let denied = DeniedHosts::new(self, sandbox, &command, Instant::now(), wait, call);
-        let reading = Reading::new(sandbox, command, position);
+        let reading = Reading::new(sandbox, command, position, kept);
         self.wait_and_report(reading, records.boxed(), wait.max(COLLECT), call, denied).await
     }
 

@@ -27,6 +27,31 @@ pub(crate) struct Bash {
     pub(crate) background: Option<bool>,
     /// `stages` reports the exit code of each stage of the last pipeline, and what it writes to the next stage.
     pub(crate) capture: Option<String>,
+    /// What the result has of a long output.
+    pub(crate) output: Option<OutputPart>,
+}
+
+/// What a result has of a long output.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct OutputPart {
+    /// Which part is kept. Default: `both`, the beginning and the end.
+    pub(crate) keep: Option<KeptPart>,
+    /// Maximum number of characters of standard output. Standard error has at most 10000. Default: 20000.
+    #[schemars(range(min = 1, max = 20_000))]
+    pub(crate) max_chars: Option<u64>,
+    /// The same in tokens of a language model, of 4 characters each. Not together with `maxChars`.
+    #[schemars(range(min = 1, max = 5000))]
+    pub(crate) max_tokens: Option<u64>,
+}
+
+/// The part of a long output that is kept.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum KeptPart {
+    Head,
+    Tail,
+    Both,
 }
 
 /// `bash_output`
@@ -40,6 +65,8 @@ pub(crate) struct BashOutput {
     pub(crate) wait_ms: Option<u64>,
     /// Returns the output from its beginning, instead of what is new since the last call.
     pub(crate) from_start: Option<bool>,
+    /// What the result has of a long output.
+    pub(crate) output: Option<OutputPart>,
 }
 
 /// `bash_kill`

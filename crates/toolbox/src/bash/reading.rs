@@ -6,12 +6,50 @@ use output_text::{Excerpt, Keep};
 use sandbox_api::command::{EndReason, Output, PipelineStage, Record, StageRecord};
 use sandbox_api::{CommandId, SandboxId};
 
+use crate::Error;
+use crate::input::{KeptPart, OutputPart};
 use crate::progress::LastLine;
 
 /// Maximum number of characters of standard output, and of standard error. A result has its output twice, as text and
 /// as JSON: about 20,000 tokens together, and less than 700 KiB even if every character is escaped.
 pub(crate) const MAX_STDOUT_CHARS: usize = 20_000;
 pub(crate) const MAX_STDERR_CHARS: usize = 10_000;
+
+/// Characters of a token of a language model, estimated.
+const CHARS_PER_TOKEN: u64 = 4;
+
+/// What a result has of a long output.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    keep: Keep,
+    max_chars: usize,
+}
+
+impl Kept {
+    /// Checks what a call requests.
+    pub(super) fn of(part: Option<OutputPart>) -> Result<Self, Error> {
+        let part = part.unwrap_or_default();
+        let keep = match part.keep {
+            Some(KeptPart::Head) => Keep::Head,
+            Some(KeptPart::Tail) => Keep::Tail,
+            Some(KeptPart::Both) | None => Keep::Both,
+        };
+        let (field, value, chars_each) = match (part.max_chars, part.max_tokens) {
+            (Some(_), Some(_)) => return Err(problem("output", "has both maxChars and maxTokens".into())),
+            (None, Some(tokens)) => ("output.maxTokens", tokens, CHARS_PER_TOKEN),
+            (chars, None) => ("output.maxChars", chars.unwrap_or(MAX_STDOUT_CHARS as u64), 1),
+        };
+        let max = MAX_STDOUT_CHARS as u64 / chars_each;
+        if !(1..=max).contains(&value) {
+            return Err(problem(field, format!("must be from 1 to {max}")));
+        }
+        Ok(Self { keep, max_chars: (value * chars_each) as usize })
+    }
+}
+
+fn problem(field: &'static str, problem: String) -> Error {
+    Error::Argument { field, problem }
+}
 
 /// How a command ended.
 pub(super) struct Ended {
@@ -42,14 +80,15 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(sandbox: &SandboxId, command: CommandId, position: u64) -> Self {
+    pub(super) fn new(sandbox: &SandboxId, command: CommandId, position: u64, kept: Kept) -> Self {
+        let Kept { keep, max_chars } = kept;
         Self {
             sandbox: sandbox.clone(),
             command,
             start: position,
             position,
-            stdout: Excerpt::new(Keep::Both, MAX_STDOUT_CHARS),
-            stderr: Excerpt::new(Keep::Both, MAX_STDERR_CHARS),
+            stdout: Excerpt::new(keep, max_chars),
+            stderr: Excerpt::new(keep, max_chars.min(MAX_STDERR_CHARS)),
             stages: Vec::new(),
             last_line: LastLine::default(),
             is_incomplete: false,
@@ -121,4 +160,27 @@ pub(crate) fn bytes_of(output: &Output) -> Cow<'_, [u8]> {
 fn decode(base64: &str) -> Option<Vec<u8>> {
     use base64::Engine as _;
     base64::prelude::BASE64_STANDARD.decode(base64).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_checked() {
+        let part = |max_chars, max_tokens| OutputPart { keep: Some(KeptPart::Tail), max_chars, max_tokens };
+        let chars = |part| Kept::of(part).map(|kept| kept.max_chars);
+        assert_eq!(chars(None).unwrap(), MAX_STDOUT_CHARS);
+        assert_eq!(chars(Some(part(Some(7), None))).unwrap(), 7);
+        assert_eq!(chars(Some(part(None, Some(5000)))).unwrap(), MAX_STDOUT_CHARS);
+        for (max_chars, max_tokens, named) in [
+            (Some(0), None, "output.maxChars"),
+            (Some(20_001), None, "from 1 to 20000"),
+            (None, Some(5001), "from 1 to 5000"),
+            (Some(1), Some(1), "both maxChars and maxTokens"),
+        ] {
+            let error = chars(Some(part(max_chars, max_tokens))).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
 }

@@ -155,6 +155,29 @@ async fn long_output_is_cut_in_the_middle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_chooses_what_it_gets_of_a_long_output() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("part");
+    let part = |output| json!({ "command": "seq 1000; seq 1000 >&2", "output": output });
+    let head = client.result("bash", part(json!({ "keep": "head", "maxChars": 10 }))).await;
+    let text = |result: &serde_json::Value, name: &str| result[name].as_str().unwrap().to_owned();
+    for name in ["stdout", "stderr"] {
+        let shown = text(&head, name);
+        assert!(shown.starts_with("1\n2\n3\n4\n5\n") && !shown.contains("1000"), "{shown}");
+    }
+    let tail = client.result("bash", part(json!({ "keep": "tail", "maxTokens": 2 }))).await;
+    let shown = text(&tail, "stdout");
+    assert!(shown.ends_with("]\n99\n1000\n"), "{shown}");
+    let again = json!({
+        "commandId": head["commandId"], "fromStart": true, "output": { "keep": "tail", "maxChars": 5 }
+    });
+    assert!(text(&client.result("bash_output", again).await, "stdout").ends_with("1000\n"));
+    let wrong = client.failure("bash", part(json!({ "maxChars": 0 }))).await;
+    assert!(wrong.contains("output.maxChars") && wrong.contains("from 1 to 20000"), "{wrong}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_output_is_in_a_file_that_the_tools_can_read() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("output file");
