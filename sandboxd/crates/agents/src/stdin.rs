@@ -59,12 +59,14 @@ impl AgentHandle {
 
     async fn open_stdin(&self, id: &CommandId) -> Result<Sending, Error> {
         let (parts, outgoing) = mpsc::channel(limits::STDIN_PARTS + 1);
+        // With the request and not after its answer, which would take another round trip.
+        let first = StdinPart { command_id: id.to_string(), ..StdinPart::default() };
+        let _ = parts.try_send(first);
         let mut client = self.client(limits::AGENT_ABSENCE).await?;
         let call = client.write_stdin(ReceiverStream::new(outgoing));
         let progress = within(limits::AGENT_CALL, call).await?.into_inner();
         let mut sending =
-            Sending { parts, progress, sent_bytes: 0, written_bytes: 0, sent_parts: 0, done_parts: 0 };
-        sending.send(StdinPart { command_id: id.to_string(), ..StdinPart::default() });
+            Sending { parts, progress, sent_bytes: 0, written_bytes: 0, sent_parts: 1, done_parts: 0 };
         sending.answer().await?;
         Ok(sending)
     }
