@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
+use crate::sequences::{Sequences, is_shown};
+
 /// Bytes of an incomplete line that a carriage return may replace. More are passed on as they are.
 pub const MAX_HELD_BYTES: usize = 8 * 1024;
 
 /// Length that an incomplete line reaches before its beginning is passed on. Passing on each byte as soon as possible would
 /// move the rest of the line each time.
 const MAX_LINE_BYTES: usize = 2 * MAX_HELD_BYTES;
-
-use crate::sequences::{Sequences, is_shown};
 
 /// Cleans text in pieces. The result does not depend on where the text is split.
 ///

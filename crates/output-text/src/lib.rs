@@ -3,8 +3,8 @@
 //! - [`Excerpt`] keeps the beginning, the end, or both of an output of any length. It removes colours and collapses
 //!   progress bars ([`Cleaner`]).
 //! - [`Head`] and [`Tail`] keep the beginning or the end unchanged.
-//! - [`Sequences`] tells text from escape sequences.
 //! - [`write_json`] writes any amount as JSON.
+//! - [`Sequences`] tells text from escape sequences.
 //!
 //! The first three need memory for what they keep, however long the output is.
 

@@ -37,8 +37,8 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<StringMap>,
     /// Names in `env` whose values are secret, each 8 to 4096 bytes long. In everything that a command writes to its
-    /// outputs, `[NAME]` replaces such a value. Other encodings of it, such as base64, are not replaced, nor are files
-    /// and terminals.
+    /// outputs, and in terminals, `[NAME]` replaces such a value. Other encodings of it, such as base64, are not
+    /// replaced, nor are files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_env: Option<Vec<String>>,
     /// Stored with the sandbox and returned unchanged: at most 64 entries and 32 KiB.
@@ -179,7 +179,7 @@ pub struct Sandbox {
     pub ports: Vec<u16>,
     /// Names of the environment variables that every command gets. Their values are never returned.
     pub env_keys: Vec<String>,
-    /// Names of those whose values are replaced in the output of commands.
+    /// Names of those whose values are replaced in the output of commands and terminals.
     #[serde(default)]
     pub secret_env: Vec<String>,
     /// Metadata from the create request.
