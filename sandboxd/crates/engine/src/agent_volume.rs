@@ -62,7 +62,7 @@ impl Engine {
         ];
         let options =
             ListContainersOptions { all: true, filters: Some(filters.into()), ..Default::default() };
-        let list = self.docker.list_containers(Some(options));
+        let list = self.docker.list_containers(options);
         for found in self.call("list agent carriers", limits::ENGINE_CALL, list).await? {
             self.remove_container(&found.id.unwrap_or_default()).await?;
         }
@@ -89,7 +89,7 @@ impl Engine {
 
     async fn fill(&self, carrier: &str, content: &[u8], ca_bundle: Option<&[u8]>) -> Result<(), Error> {
         let mark = ContainerArchiveInfoOptions { path: format!("{AGENT_DIR}/{MARK_NAME}") };
-        let look = self.docker.get_container_archive_info(carrier, Some(mark));
+        let look = self.docker.get_container_archive_info(carrier, mark);
         match self.call("look for the agent", limits::ENGINE_CALL, look).await {
             Ok(_) => return Ok(()),
             Err(Error::Absent { .. }) => {}
@@ -102,7 +102,7 @@ impl Engine {
             .and_then(|()| archive.file(MARK_NAME, 0o444, b"complete\n"));
         let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
         let options = UploadToContainerOptions { path: AGENT_DIR.into(), ..Default::default() };
-        let upload = self.docker.upload_to_container(carrier, Some(options), bollard::body_full(bytes));
+        let upload = self.docker.upload_to_container(carrier, options, bytes);
         self.call("upload the agent", limits::ENGINE_CALL, upload).await
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use bollard::query_parameters::CreateImageOptions;
+use futures::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio_util::io::ReaderStream;
@@ -46,9 +47,9 @@ impl Engine {
             tag: Some(tag.into()),
             ..Default::default()
         };
-        let body = bollard::body_try_stream(ReaderStream::new(output));
-        let docker = self.docker.clone().with_timeout(limits::IMAGE_BUILD);
-        let import = drain(docker.create_image(Some(options), Some(body), None));
+        let body = ReaderStream::new(output).boxed();
+        let docker = self.docker.with_timeout(limits::IMAGE_BUILD);
+        let import = drain(docker.create_image(options, Some(body)));
         let log = async {
             let mut lines = BufReader::new(progress).lines();
             let mut last = String::new();

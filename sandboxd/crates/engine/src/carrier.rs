@@ -42,7 +42,7 @@ impl Engine {
             ..ContainerCreateBody::default()
         };
         let options = CreateContainerOptions { name: Some(name.into()), ..Default::default() };
-        let create = self.docker.create_container(Some(options), body);
+        let create = self.docker.create_container(options, body);
         self.call(call, limits::ENGINE_CALL, create).await.map(drop)
     }
 }

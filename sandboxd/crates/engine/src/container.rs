@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
-    RemoveVolumeOptions, RestartContainerOptions, StartContainerOptions, UploadToContainerOptions,
+    CreateContainerOptions, ListContainersOptions, RemoveContainerOptions, RestartContainerOptions,
+    UploadToContainerOptions,
 };
 use futures::TryStreamExt;
 use sandbox_api::SandboxId;
@@ -126,7 +126,7 @@ impl Engine {
         let body = container_body(plan, &self.instance, self.host()?);
         let options =
             CreateContainerOptions { name: Some(container_name(&plan.labels.id)), ..Default::default() };
-        let create = self.docker.create_container(Some(options), body);
+        let create = self.docker.create_container(options, body);
         match self.call("create container", limits::ENGINE_CALL, create).await {
             // A new container needs nothing else that could be absent, except the plugin of a disk over a base.
             Err(error @ Error::Absent { .. })
@@ -155,14 +155,14 @@ impl Engine {
         let bytes = written.and_then(|()| archive.finish()).expect("memory takes every write");
         let options = UploadToContainerOptions { path: VOLUME_DIR.into(), ..Default::default() };
         let name = container_name(&plan.labels.id);
-        let upload = self.docker.upload_to_container(&name, Some(options), bollard::body_full(bytes));
+        let upload = self.docker.upload_to_container(&name, options, bytes);
         self.call("prepare volume", limits::ENGINE_CALL, upload).await
     }
 
     async fn start(&self, id: &SandboxId) -> Result<(), Error> {
         sandboxd_seam::at("start.created");
         let name = container_name(id);
-        let start = self.docker.start_container(&name, None::<StartContainerOptions>);
+        let start = self.docker.start_container(&name);
         self.call("start container", limits::ENGINE_CALL, start).await
     }
 
@@ -171,7 +171,7 @@ impl Engine {
     pub async fn restart(&self, id: &SandboxId) -> Result<(), Error> {
         let name = self.inspect(id).await?.map_or_else(|| container_name(id), |found| found.container_id);
         let options = RestartContainerOptions { t: Some(STOP_SECONDS), ..Default::default() };
-        let restart = self.docker.restart_container(&name, Some(options));
+        let restart = self.docker.restart_container(&name, options);
         self.call("restart container", limits::ENGINE_CALL, restart).await
     }
 
@@ -183,7 +183,7 @@ impl Engine {
     /// Inspects the sandbox's container. `None` if it does not exist.
     pub async fn inspect(&self, id: &SandboxId) -> Result<Option<Inspected>, Error> {
         let name = container_name(id);
-        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&name);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
             Ok(container) if self.is_of(&container, id) => Ok(Some(inspected(&container, &name))),
             Ok(_) | Err(Error::Absent { .. }) => self.inspect_renamed(id, &name).await,
@@ -193,7 +193,7 @@ impl Engine {
 
     async fn inspect_renamed(&self, id: &SandboxId, name: &str) -> Result<Option<Inspected>, Error> {
         let Some(found) = self.find_renamed(id).await? else { return Ok(None) };
-        let inspect = self.docker.inspect_container(&found, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&found);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
             Ok(container) => Ok(Some(inspected(&container, name))),
             Err(Error::Absent { .. }) => Ok(None),
@@ -221,7 +221,7 @@ impl Engine {
     /// Removes the sandbox's container and keeps its volume. Idempotent: succeeds if there is none of ours.
     pub async fn remove_container_of(&self, id: &SandboxId) -> Result<(), Error> {
         let name = container_name(id);
-        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&name);
         match self.call("inspect container", limits::ENGINE_CALL, inspect).await {
             // By its id, because another container may have the name by now.
             Ok(container) if self.is_of(&container, id) => {
@@ -252,7 +252,7 @@ impl Engine {
             Err(error) => return Err(error),
         }
         // Never by force: if that fails, the engine loses the labels, and the volume never has an owner again.
-        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
+        let remove = self.docker.remove_volume(&name);
         match absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await) {
             // The container is gone, so there is no mount.
             Err(Error::Failed { source, .. }) if source.to_string().contains("active mounts") => {
@@ -265,7 +265,7 @@ impl Engine {
     pub(super) async fn remove_container(&self, name: &str) -> Result<(), Error> {
         // Removes anonymous volumes with it. A sandbox's own volume has a name.
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-        let remove = self.docker.remove_container(name, Some(options));
+        let remove = self.docker.remove_container(name, options);
         absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
     }
 
@@ -280,7 +280,7 @@ impl Engine {
             )])),
             ..Default::default()
         };
-        let list = self.docker.list_containers(Some(options));
+        let list = self.docker.list_containers(options);
         let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
         let is_helper = |container: &bollard::models::ContainerSummary| {
             container
@@ -322,7 +322,7 @@ impl Engine {
         let exec =
             self.call("create exec", limits::ENGINE_CALL, self.docker.create_exec(&name, config)).await?;
         let options = StartExecOptions { output_capacity: Some(DIAL_BUFFER_BYTES), ..Default::default() };
-        let start = self.docker.start_exec(&exec.id, Some(options));
+        let start = self.docker.start_exec(&exec.id, options);
         match self.call("start exec", limits::ENGINE_CALL, start).await? {
             StartExecResults::Attached { output, input } => {
                 let bytes = output.map_ok(bollard::container::LogOutput::into_bytes);

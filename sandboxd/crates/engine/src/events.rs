@@ -38,7 +38,7 @@ impl Engine {
         let options =
             EventsOptions { since: Some(seconds(since_ms)), filters: Some(filters), ..Default::default() };
         let address = self.address.clone();
-        self.docker.events(Some(options)).filter_map(move |event| {
+        self.docker.events(options).filter_map(move |event| {
             let found = match event {
                 Ok(event) => change_of(event).map(Ok),
                 Err(source) => Some(Err(Error::from_call("events", &address, source))),
@@ -57,7 +57,7 @@ impl Engine {
         let options =
             EventsOptions { since: Some(seconds(since_ms)), filters: Some(filters), ..Default::default() };
         let (address, prefix) = (self.address.clone(), self.epoch_prefix());
-        self.docker.events(Some(options)).filter_map(move |event| {
+        self.docker.events(options).filter_map(move |event| {
             let found = match event {
                 Ok(event) => {
                     let name = event.actor.and_then(|actor| actor.id);

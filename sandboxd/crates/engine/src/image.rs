@@ -65,8 +65,8 @@ impl Engine {
             ..Default::default()
         };
         info!(image = tag, "pulling an image");
-        let docker = self.docker.clone().with_timeout(limits::IMAGE_PULL);
-        let pull = timeout(limits::IMAGE_PULL, drain(docker.create_image(Some(options), None, None)));
+        let docker = self.docker.with_timeout(limits::IMAGE_PULL);
+        let pull = timeout(limits::IMAGE_PULL, drain(docker.create_image(options, None)));
         match pull.await {
             Ok(pulled) => pulled.map_err(|source| Error::from_call("pull image", &self.address, source)),
             Err(_) => Err(Error::Deadline { call: "pull image", after: limits::IMAGE_PULL }),
@@ -86,8 +86,8 @@ impl Engine {
             forcerm: true,
             ..Default::default()
         };
-        let docker = self.docker.clone().with_timeout(limits::IMAGE_BUILD);
-        let mut output = std::pin::pin!(docker.build_image(options, None, Some(bollard::body_full(context))));
+        let docker = self.docker.with_timeout(limits::IMAGE_BUILD);
+        let mut output = docker.build_image(options, context);
         while let Some(line) = output
             .try_next()
             .await

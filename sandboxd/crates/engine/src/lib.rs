@@ -11,6 +11,7 @@ mod client;
 mod container;
 mod disk_fault;
 mod disks;
+mod docker_api;
 mod error;
 mod events;
 mod facts;
@@ -30,11 +31,9 @@ mod unix_transport;
 mod usage;
 mod volume_plugin;
 
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bollard::Docker;
 use tokio::time::timeout;
 
 /// Name of the volume plugin's program, which is beside the agent's.
@@ -52,13 +51,14 @@ pub use publisher::{FoundPublisher, PUBLISHER_SOCKET, Published, PublisherPlan};
 pub use runtime::Runtime;
 pub use settings::{ContainerPlan, Host, NO_NETWORK, container_body};
 
+use crate::docker_api::{Answer, DockerApi};
 use sandboxd_metrics::Metrics;
 use sandboxd_model::{EngineAddress, Instance, limits};
 
 /// A connection to the engine, cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    docker: Docker,
+    docker: DockerApi,
     address: EngineAddress,
     instance: Arc<Instance>,
     oci_runtime: Option<String>,
@@ -74,7 +74,7 @@ impl Engine {
         oci_runtime: Option<String>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, Error> {
-        let docker = client::open(&address)?;
+        let docker = DockerApi::new(client::open(&address)?);
         Ok(Self { docker, address, instance, oci_runtime, host: Arc::default(), metrics })
     }
 
@@ -97,7 +97,7 @@ impl Engine {
         }
         let at = || self.address.to_string();
         // Clones share the version.
-        let negotiated = timeout(limits::ENGINE_PING * 2, self.docker.clone().negotiate_version()).await;
+        let negotiated = timeout(limits::ENGINE_PING * 2, self.docker.negotiate_version()).await;
         negotiated
             .map_err(|_| Error::NoAnswer { address: at() })?
             .map_err(|source| Error::unreachable(&self.address, source))?;
@@ -144,7 +144,7 @@ impl Engine {
         &self,
         call: &'static str,
         deadline: Duration,
-        answer: impl Future<Output = Result<T, bollard::errors::Error>>,
+        answer: Answer<'_, T>,
     ) -> Result<T, Error> {
         let began = Instant::now();
         let answer = match timeout(deadline, answer).await {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use bollard::models::{Volume, VolumeCreateRequest};
-use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
+use bollard::query_parameters::ListVolumesOptions;
 
 use super::container::absent_is_done;
 use super::labels::INSTANCE;
@@ -56,7 +56,7 @@ impl Engine {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let options =
             ListVolumesOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
-        let list = self.docker.list_volumes(Some(options));
+        let list = self.docker.list_volumes(options);
         let listed = self.call("list volumes", limits::ENGINE_CALL, list).await?.volumes.unwrap_or_default();
         let mut volumes = Volumes::default();
         for volume in listed {
@@ -101,7 +101,7 @@ impl Engine {
     /// Removes an epoch. Idempotent: succeeds if there is none.
     pub async fn remove_epoch(&self, number: u64) -> Result<(), Error> {
         let name = self.epoch_name(number);
-        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
+        let remove = self.docker.remove_volume(&name);
         absent_is_done(self.call("remove epoch", limits::ENGINE_CALL, remove).await)
     }
 

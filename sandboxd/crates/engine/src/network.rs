@@ -42,7 +42,7 @@ impl Engine {
     }
 
     async fn has_network(&self, name: &str) -> Result<bool, Error> {
-        let inspect = self.docker.inspect_network(name, None);
+        let inspect = self.docker.inspect_network(name);
         match self.call("inspect network", limits::ENGINE_CALL, inspect).await {
             Ok(network) if self.is_as_we_make_them(&network) => Ok(true),
             Ok(_) => Err(Error::OtherNetwork { name: name.to_owned() }),
@@ -65,7 +65,7 @@ impl Engine {
         let label = format!("{INSTANCE}={}", self.instance.id());
         let options =
             ListNetworksOptions { filters: Some(HashMap::from([("label".to_owned(), vec![label])])) };
-        let list = self.docker.list_networks(Some(options));
+        let list = self.docker.list_networks(options);
         let networks = self.call("list networks", limits::ENGINE_CALL, list).await?;
         let relics = networks.into_iter().filter(|network| !network.name.as_deref().is_some_and(&kept));
         let ids: Vec<String> = relics.filter_map(|network| network.id).collect();

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
 use bollard::query_parameters::{
-    DownloadFromContainerOptions, ListContainersOptions, RemoveVolumeOptions, StopContainerOptions,
-    UploadToContainerOptions,
+    DownloadFromContainerOptions, ListContainersOptions, UploadToContainerOptions,
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use tokio_util::io::{ReaderStream, StreamReader, SyncIoBridge};
 
 use super::container::absent_is_done;
@@ -39,7 +38,7 @@ impl Engine {
     pub async fn originals(&self) -> Result<Vec<Original>, Error> {
         let filters = HashMap::from([("label".to_owned(), vec![SANDBOX_ID.to_owned()])]);
         let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-        let list = self.docker.list_containers(Some(options));
+        let list = self.docker.list_containers(options);
         let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
         let original = |container: bollard::models::ContainerSummary| {
             let labels = container.labels.unwrap_or_default();
@@ -56,20 +55,20 @@ impl Engine {
     /// Copies an original's files into the volume of a container that is created for it and never started. Stops
     /// the original first, because root would follow links that change.
     pub async fn copy_original(&self, original: &Original, plan: &ContainerPlan) -> Result<(), Error> {
-        let stop = self.docker.stop_container(&original.container_id, None::<StopContainerOptions>);
+        let stop = self.docker.stop_container(&original.container_id);
         self.call("stop container", limits::ENGINE_CALL, stop).await?;
         self.create_unstarted(plan).await?;
         let name = container_name(&plan.labels.id);
         let options = DownloadFromContainerOptions { path: format!("{WORKSPACE}/.") };
-        let download = self.docker.download_from_container(&original.container_id, Some(options));
+        let download = self.docker.download_from_container(&original.container_id, options);
         let reader = StreamReader::new(download.map_err(io::Error::other));
         let (write_end, read_end) = tokio::io::duplex(COPY_BUFFER_BYTES);
         let (reader, writer) = (SyncIoBridge::new(Box::pin(reader)), SyncIoBridge::new(write_end));
         let uid = plan.labels.slot.uid();
         let rewrite = tokio::task::spawn_blocking(move || give_to(uid, reader, writer));
         let options = UploadToContainerOptions { path: WORKSPACE.into(), ..Default::default() };
-        let body = bollard::body_try_stream(ReaderStream::new(read_end));
-        let upload = self.docker.upload_to_container(&name, Some(options), body);
+        let body = ReaderStream::new(read_end).boxed();
+        let upload = self.docker.stream_to_container(&name, options, body);
         let uploaded = self.call("copy files", limits::COPY_ORIGINAL, upload).await;
         let rewritten = rewrite.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         // If reading failed, writing fails too, with less information.
@@ -91,7 +90,7 @@ impl Engine {
             Err(Error::Absent { .. }) => return Ok(()),
             other => drop(other?),
         }
-        let remove = self.docker.remove_volume(&volume, None::<RemoveVolumeOptions>);
+        let remove = self.docker.remove_volume(&volume);
         absent_is_done(self.call("remove volume", limits::ENGINE_CALL, remove).await)
     }
 }

@@ -23,7 +23,7 @@ impl Engine {
         let filters =
             HashMap::from([("label".to_owned(), labels), ("volume".to_owned(), vec![volume_name(id)])]);
         let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-        let list = self.docker.list_containers(Some(options));
+        let list = self.docker.list_containers(options);
         let mut containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
         containers.retain(|container| self.owner_of(container).is_some_and(|labels| labels.id == *id));
         // Running containers come first.

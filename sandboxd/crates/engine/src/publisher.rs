@@ -13,9 +13,7 @@ use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, HostConfig, HostConfigLogConfig,
     Mount, MountType, PortBinding,
 };
-use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, ListContainersOptions, StartContainerOptions,
-};
+use bollard::query_parameters::{CreateContainerOptions, ListContainersOptions};
 use sandbox_api::SandboxId;
 use tokio::net::TcpStream;
 use tokio::time::{interval, timeout};
@@ -103,7 +101,7 @@ impl Engine {
             }
             other => other?,
         }
-        let start = self.docker.start_container(&name, None::<StartContainerOptions>);
+        let start = self.docker.start_container(&name);
         self.call("start publisher", limits::ENGINE_CALL, start).await?;
         let published = self.published(&plan.sandbox, plan.port).await?;
         let published = published.ok_or_else(|| Error::NotPublished { name })?;
@@ -115,7 +113,7 @@ impl Engine {
 
     async fn create_publisher(&self, name: &str, plan: &PublisherPlan) -> Result<(), Error> {
         let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };
-        let create = self.docker.create_container(Some(options), self.publisher_body(plan, self.host()?));
+        let create = self.docker.create_container(options, self.publisher_body(plan, self.host()?));
         match self.call("create publisher", limits::ENGINE_CALL, create).await {
             Err(Error::Absent { .. }) => Err(Error::ImageMissing { image: plan.image.clone() }),
             other => other.map(drop),
@@ -125,7 +123,7 @@ impl Engine {
     /// Where a sandbox's port is published, if its publisher runs.
     pub async fn published(&self, sandbox: &SandboxId, port: u16) -> Result<Option<Published>, Error> {
         let name = publisher_name(sandbox, port);
-        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&name);
         match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
             Ok(container) if self.is_ours(&container) => Ok(published(&container, port)),
             Ok(_) | Err(Error::Absent { .. }) => Ok(None),
@@ -136,7 +134,7 @@ impl Engine {
     /// Whether a publisher has ended and is not being removed.
     pub async fn publisher_died(&self, sandbox: &SandboxId, port: u16) -> Result<bool, Error> {
         let name = publisher_name(sandbox, port);
-        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&name);
         match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
             Ok(container) if self.is_ours(&container) => {
                 let status = container.state.and_then(|state| state.status);
@@ -150,7 +148,7 @@ impl Engine {
     /// Removes a publisher. Idempotent: succeeds if there is none of ours.
     pub async fn unpublish(&self, sandbox: &SandboxId, port: u16) -> Result<(), Error> {
         let name = publisher_name(sandbox, port);
-        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&name);
         match self.call("inspect publisher", limits::ENGINE_CALL, inspect).await {
             Ok(container) if self.is_ours(&container) => {
                 self.remove_container(container.id.as_deref().unwrap_or(&name)).await
@@ -165,7 +163,7 @@ impl Engine {
         let labels = vec![format!("{INSTANCE}={}", self.instance.id()), PROXY_PORT.to_owned()];
         let filters = HashMap::from([("label".to_owned(), labels)]);
         let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-        let list = self.docker.list_containers(Some(options));
+        let list = self.docker.list_containers(options);
         let containers = self.call("list publishers", limits::ENGINE_CALL, list).await?;
         let found = |container: bollard::models::ContainerSummary| {
             let labels = container.labels?;

@@ -2,7 +2,7 @@
 
 use bollard::models::{ContainerMemoryStats, ContainerStatsResponse};
 use bollard::query_parameters::StatsOptions;
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use sandbox_api::SandboxId;
 
 use super::{Engine, Error};
@@ -14,8 +14,8 @@ impl Engine {
     pub async fn usage(&self, id: &SandboxId) -> Result<Option<ContainerUsage>, Error> {
         let name = container_name(id);
         let options = StatsOptions { stream: false, one_shot: true };
-        let mut stats = std::pin::pin!(self.docker.stats(&name, Some(options)));
-        match self.call("container stats", limits::ENGINE_CALL, stats.try_next()).await {
+        let mut stats = self.docker.stats(&name, options);
+        match self.call("container stats", limits::ENGINE_CALL, stats.try_next().boxed()).await {
             Ok(stats) => Ok(stats.and_then(|stats| usage_of(&stats))),
             Err(Error::Absent { .. } | Error::Conflict { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -7,9 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use bollard::query_parameters::{
-    CreatePluginOptions, DisablePluginOptions, EnablePluginOptions, ListPluginsOptions, RemovePluginOptions,
-};
+use bollard::query_parameters::{CreatePluginOptions, EnablePluginOptions, ListPluginsOptions};
 use bytes::Bytes;
 use sandboxd_model::limits;
 use serde_json::Value;
@@ -45,7 +43,7 @@ impl Engine {
             Some(_) => {}
             None => {
                 let options = CreatePluginOptions { name: name.clone() };
-                let body = bollard::body_full(archive(&program, &config));
+                let body = archive(&program, &config);
                 let create = self.docker.create_plugin(options, body);
                 self.call("create volume plugin", limits::ENGINE_CALL, create).await?;
             }
@@ -69,7 +67,7 @@ impl Engine {
 
     async fn enable_volume_plugin(&self, name: &str) -> Result<(), Error> {
         let options = EnablePluginOptions { timeout: REQUEST_SECONDS };
-        let enable = self.docker.enable_plugin(name, Some(options));
+        let enable = self.docker.enable_plugin(name, options);
         self.call("start volume plugin", limits::ENGINE_CALL, enable).await
     }
 
@@ -105,7 +103,7 @@ impl Engine {
             }
             let removed = async {
                 if plugin.is_enabled {
-                    let disable = self.docker.disable_plugin(&plugin.name, None::<DisablePluginOptions>);
+                    let disable = self.docker.disable_plugin(&plugin.name);
                     absent_is_done(self.call("stop volume plugin", limits::ENGINE_CALL, disable).await)?;
                 }
                 self.remove_volume_plugin(&plugin.name).await
@@ -121,7 +119,7 @@ impl Engine {
     }
 
     async fn remove_volume_plugin(&self, name: &str) -> Result<(), Error> {
-        let remove = self.docker.remove_plugin(name, None::<RemovePluginOptions>);
+        let remove = self.docker.remove_plugin(name);
         match self.call("remove volume plugin", limits::ENGINE_CALL, remove).await {
             // An engine may answer with an empty body instead of the removed plugin's description.
             Err(error @ Error::Malformed { .. }) => {
@@ -135,7 +133,7 @@ impl Engine {
     /// All versions of this instance's plugin.
     async fn volume_plugins(&self) -> Result<Vec<Installed>, Error> {
         let filters = HashMap::from([("capability".to_owned(), vec!["volumedriver".to_owned()])]);
-        let list = self.docker.list_plugins(Some(ListPluginsOptions { filters: Some(filters) }));
+        let list = self.docker.list_plugins(ListPluginsOptions { filters: Some(filters) });
         let plugins = self.call("list volume plugins", limits::ENGINE_CALL, list).await?;
         let prefix = self.volume_plugin_prefix();
         let ours = plugins.into_iter().filter(|plugin| plugin.name.starts_with(&prefix));

@@ -47,8 +47,8 @@ impl Engine {
             .chain(ReaderStream::with_capacity(image, READ_BYTES))
             .chain(once(Bytes::from(tar::tail(bytes))));
         // The client's own limit is that of other calls.
-        let docker = self.docker.clone().with_timeout(limits::BASE_UPLOAD);
-        let upload = docker.upload_to_container(carrier, Some(options), bollard::body_try_stream(archive));
+        let docker = self.docker.with_timeout(limits::BASE_UPLOAD);
+        let upload = docker.stream_to_container(carrier, options, archive.boxed());
         self.call("upload base", limits::BASE_UPLOAD, upload).await
     }
 }

@@ -10,9 +10,7 @@ use std::time::Duration;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, MountVolumeOptions,
 };
-use bollard::query_parameters::{
-    AttachContainerOptions, CreateContainerOptions, InspectContainerOptions, StartContainerOptions,
-};
+use bollard::query_parameters::{AttachContainerOptions, CreateContainerOptions};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::HelperConnection;
@@ -60,7 +58,7 @@ impl Engine {
         let name = disks_name(&self.instance);
         self.end_helper(&name).await?;
         let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
-        let create = self.docker.create_container(Some(options), self.helper_body(&name, setup));
+        let create = self.docker.create_container(options, self.helper_body(&name, setup));
         self.call("create disks' helper", limits::ENGINE_CALL, create).await?;
         let connection = self.attach_and_start(&name).await;
         if connection.is_err() {
@@ -79,9 +77,9 @@ impl Engine {
             ..Default::default()
         };
         // Before the start, so that no byte is missed.
-        let attach = self.docker.attach_container(name, Some(options));
+        let attach = self.docker.attach_container(name, options);
         let attached = self.call("attach to disks' helper", limits::ENGINE_CALL, attach).await?;
-        let start = self.docker.start_container(name, None::<StartContainerOptions>);
+        let start = self.docker.start_container(name);
         self.call("start disks' helper", limits::ENGINE_CALL, start).await?;
         let call = "greet disks' helper";
         let greeted = timeout(limits::DISK_CALL, HelperConnection::open(attached)).await;
@@ -92,7 +90,7 @@ impl Engine {
     /// Whether a helper of this instance runs. If so, the daemon that started it runs too.
     pub async fn disks_helper_runs(&self) -> Result<bool, Error> {
         let name = disks_name(&self.instance);
-        let inspect = self.docker.inspect_container(&name, None::<InspectContainerOptions>);
+        let inspect = self.docker.inspect_container(&name);
         match self.call("look for disks' helper", limits::ENGINE_CALL, inspect).await {
             Ok(found) => Ok(found.state.and_then(|state| state.running).unwrap_or(false)),
             Err(Error::Absent { .. }) => Ok(false),
@@ -109,7 +107,7 @@ impl Engine {
                 Err(Error::Conflict { .. }) => {}
                 other => other?,
             }
-            let inspect = self.docker.inspect_container(name, None::<InspectContainerOptions>);
+            let inspect = self.docker.inspect_container(name);
             match self.call("look for disks' helper", limits::ENGINE_CALL, inspect).await {
                 Err(Error::Absent { .. }) => return Ok(()),
                 Err(error) => return Err(error),

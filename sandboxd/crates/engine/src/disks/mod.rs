@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::models::VolumeCreateRequest;
-use bollard::query_parameters::RemoveVolumeOptions;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
@@ -136,7 +135,7 @@ impl Engine {
         let carriers = self.remove_carriers().await;
         let probe = self.remove_probe(&probe_name(&self.instance)).await;
         let helper = self.end_helper(&name).await;
-        let remove = self.docker.remove_volume(&name, None::<RemoveVolumeOptions>);
+        let remove = self.docker.remove_volume(&name);
         let volume = absent_is_done(self.call("remove disks' volume", limits::ENGINE_CALL, remove).await);
         carriers.and(probe).and(helper).and(volume)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use bollard::models::{MountVolumeOptions, MountVolumeOptionsDriverConfig};
-use bollard::query_parameters::{ContainerArchiveInfoOptions, RemoveVolumeOptions};
+use bollard::query_parameters::ContainerArchiveInfoOptions;
 
 use super::Disks;
 use super::names::{probe_name, random_probe_name};
@@ -72,13 +72,13 @@ impl Engine {
         self.create_carrier("create disk's probe", name, image, mount).await?;
         // An image may contain a workspace, but not this directory.
         let look = ContainerArchiveInfoOptions { path: LOCAL_DIR.into() };
-        let look = self.docker.get_container_archive_info(name, Some(look));
+        let look = self.docker.get_container_archive_info(name, look);
         self.call("mount disk", limits::ENGINE_CALL, look).await.map(drop)
     }
 
     pub(super) async fn remove_probe(&self, name: &str) -> Result<(), Error> {
         self.remove_container(name).await?;
-        let remove = self.docker.remove_volume(name, None::<RemoveVolumeOptions>);
+        let remove = self.docker.remove_volume(name);
         absent_is_done(self.call("remove disk's probe", limits::ENGINE_CALL, remove).await)
     }
 }
