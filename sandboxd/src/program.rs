@@ -7,11 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::cli::{
-    self, AcceptEngineArgs, CpArgs, DiffArgs, DoctorArgs, ExecArgs, ExportArgs, ForkArgs, FsckArgs,
-    ImportArgs, InspectArgs, LogsArgs, McpArgs, NetworkArgs, ParkArgs, PreviewArgs, PruneArgs, PsArgs,
-    RestoreArgs, RunArgs, ShellArgs, SnapshotArgs, SnapshotsArgs, StopArgs, TryArgs,
-};
+use crate::cli::{self, ClientCommand, DoctorArgs};
 use crate::config::{Config, Fault};
 use crate::engine::Engine;
 use crate::model::Instance;
@@ -35,31 +31,8 @@ struct Args {
 enum Command {
     /// Serve the API until SIGTERM or SIGINT; sandboxes keep running
     Serve,
-    Run(RunArgs),
-    Exec(ExecArgs),
-    Shell(ShellArgs),
-    Try(TryArgs),
-    Cp(CpArgs),
-    #[command(visible_aliases = ["ls", "list"])]
-    Ps(PsArgs),
-    Inspect(InspectArgs),
-    Snapshot(SnapshotArgs),
-    Snapshots(SnapshotsArgs),
-    Restore(RestoreArgs),
-    Fork(ForkArgs),
-    Diff(DiffArgs),
-    Export(ExportArgs),
-    Import(ImportArgs),
-    Fsck(FsckArgs),
-    Logs(LogsArgs),
-    Preview(PreviewArgs),
-    Network(NetworkArgs),
-    Mcp(McpArgs),
-    #[command(visible_aliases = ["rm", "delete", "remove"])]
-    Stop(StopArgs),
-    Park(ParkArgs),
-    Prune(PruneArgs),
-    AcceptEngine(AcceptEngineArgs),
+    #[command(flatten)]
+    Client(ClientCommand),
     /// Print every effective setting with its source, and every error
     CheckConfig,
     Doctor(DoctorArgs),
@@ -100,29 +73,7 @@ async fn run() -> ExitCode {
         (Command::Doctor(args), config) => cli::doctor(args, &config, &report).await,
         (_, Err(faults)) => report_faults(&faults).map_err(Into::into),
         (Command::Serve, Ok(config)) => serve(config).await,
-        (Command::Run(args), Ok(config)) => cli::run(args, &config).await,
-        (Command::Try(args), Ok(config)) => cli::try_out(args, &config).await,
-        (Command::Exec(args), Ok(config)) => cli::exec(args, &config).await,
-        (Command::Inspect(args), Ok(config)) => cli::inspect(args, &config).await,
-        (Command::Snapshot(args), Ok(config)) => cli::snapshot(args, &config).await,
-        (Command::Snapshots(args), Ok(config)) => cli::snapshots(args, &config).await,
-        (Command::Restore(args), Ok(config)) => cli::restore(args, &config).await,
-        (Command::Fork(args), Ok(config)) => cli::fork(args, &config).await,
-        (Command::Diff(args), Ok(config)) => cli::diff(args, &config).await,
-        (Command::Export(args), Ok(config)) => cli::export(args, &config).await,
-        (Command::Import(args), Ok(config)) => cli::import(args, &config).await,
-        (Command::Fsck(args), Ok(config)) => cli::fsck(args, &config).await,
-        (Command::Preview(args), Ok(config)) => cli::preview(args, &config).await,
-        (Command::Network(args), Ok(config)) => cli::network(args, &config).await,
-        (Command::Mcp(args), Ok(config)) => cli::mcp(args, &config).await,
-        (Command::Logs(args), Ok(config)) => cli::logs(args, &config).await,
-        (Command::Cp(args), Ok(config)) => cli::cp(args, &config).await,
-        (Command::Shell(args), Ok(config)) => cli::shell(args, &config).await,
-        (Command::Ps(args), Ok(config)) => cli::ps(args, &config).await,
-        (Command::Stop(args), Ok(config)) => cli::stop(args, &config).await,
-        (Command::Park(args), Ok(config)) => cli::park(args, &config).await,
-        (Command::Prune(args), Ok(config)) => cli::prune(args, &config).await,
-        (Command::AcceptEngine(args), Ok(config)) => cli::accept_engine(args, &config).await,
+        (Command::Client(command), Ok(config)) => command.execute(&config).await,
         (Command::BuildImage, Ok(config)) => build_image(config).await,
     };
     done.unwrap_or_else(|error| {

@@ -110,7 +110,19 @@ impl Toolbox {
     }
 
     /// Executes a call.
-    pub async fn call(
+    ///
+    /// The future is boxed so that the tools are compiled once. The compiler generates the code of an async function in
+    /// each crate that polls it, together with all that it awaits.
+    pub fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: Map<String, Value>,
+        call: &'a Call<'_>,
+    ) -> BoxFuture<'a, Result<Reply, UnknownTool>> {
+        Box::pin(self.call_offered(name, arguments, call))
+    }
+
+    async fn call_offered(
         &self,
         name: &str,
         arguments: Map<String, Value>,

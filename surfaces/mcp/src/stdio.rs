@@ -1,5 +1,6 @@
 //! Standard input and output.
 
+use futures::future::BoxFuture;
 use rmcp::ServiceExt;
 use sandbox_client::Client;
 use toolbox::{HostRoot, Memory, Namespace, NamespaceError, Profile, Toolbox};
@@ -34,8 +35,12 @@ pub struct Options {
     pub root: Option<HostRoot>,
 }
 
-/// Serves one host until it closes standard input.
-pub async fn stdio(client: Client, options: Options) -> Result<(), Error> {
+/// Serves one host until it closes standard input. The future is boxed so that only this crate compiles the server.
+pub fn stdio(client: Client, options: Options) -> BoxFuture<'static, Result<(), Error>> {
+    Box::pin(serve(client, options))
+}
+
+async fn serve(client: Client, options: Options) -> Result<(), Error> {
     let Options { session, profile, root } = options;
     Namespace::check(&session)?;
     let memory = Memory::default();
@@ -45,7 +50,8 @@ pub async fn stdio(client: Client, options: Options) -> Result<(), Error> {
     }
     let server = Server::new(Source::Fixed { toolbox, session }, memory, Watches::default(), Seal::random());
     let (input, output) = rmcp::transport::stdio();
-    let serve = server.serve(Pipe::new(input, output));
+    // A dynamic service shares rmcp's code with that of `wrap`.
+    let serve = server.into_dyn().serve(Pipe::new(input, output));
     let running = serve.await.map_err(|error| Error::Handshake(Box::new(error)))?;
     running.waiting().await.map(drop).map_err(Error::Failed)
 }

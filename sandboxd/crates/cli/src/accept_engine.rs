@@ -25,7 +25,7 @@ pub struct AcceptEngineArgs {
 }
 
 /// Asks for confirmation, and creates the marker that the next start looks for. No daemon may use the state dir.
-pub async fn accept_engine(args: AcceptEngineArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn accept_engine(args: AcceptEngineArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let state_dir = StateDir::open(&config.state_dir).context("stop the daemon first")?;
     let instance = Arc::new(state_dir.instance()?);
     let engine = Engine::connect(config.engine.clone(), Arc::clone(&instance), None, Arc::default()).await?;

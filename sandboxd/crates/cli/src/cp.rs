@@ -39,7 +39,7 @@ pub struct CpArgs {
 
 /// Copies. A new file or directory appears complete or not at all. An existing local directory receives the files one by
 /// one, and keeps the files that were copied before an error.
-pub async fn cp(args: CpArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn cp(args: CpArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let session = args.session.as_deref();
     let (from, to) = (Location::parse(&args.from, session), Location::parse(&args.to, session));
     let show_progress = !args.quiet;

@@ -32,7 +32,7 @@ pub struct DiffArgs {
 }
 
 /// Compares two snapshots.
-pub async fn diff(args: DiffArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn diff(args: DiffArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
     let (from, to) = (&args.from, &args.to);

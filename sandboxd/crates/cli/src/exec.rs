@@ -20,7 +20,7 @@ pub struct ExecArgs {
 }
 
 /// Runs the command. The exit code is that of the command, or of the signal that ended this program.
-pub async fn exec(args: ExecArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn exec(args: ExecArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?;
     let request = args.command.request()?;

@@ -23,7 +23,7 @@ pub struct FsckArgs {
 }
 
 /// Checks the store. The exit code is 1 if something is damaged.
-pub async fn fsck(args: FsckArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn fsck(args: FsckArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let body = CheckSnapshots { read_only: args.read_only.then_some(true) };
     let checked = waiting("checking the snapshots", client.check_snapshots(&body)).await;

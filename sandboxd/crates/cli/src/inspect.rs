@@ -17,7 +17,7 @@ pub struct InspectArgs {
 }
 
 /// Prints the sandboxes in the given order, then an error for each name without a sandbox.
-pub async fn inspect(args: InspectArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn inspect(args: InspectArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
     let (mut found, mut missing) = (Vec::new(), Vec::new());

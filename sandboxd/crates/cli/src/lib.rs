@@ -3,6 +3,7 @@
 mod accept_engine;
 mod action;
 mod attachment;
+mod client_command;
 mod command;
 mod cp;
 mod detach;
@@ -44,29 +45,11 @@ use sandbox_api::ErrorCode;
 use sandbox_client::{Client, Error};
 use secrecy::{ExposeSecret, SecretString};
 
-pub use accept_engine::{AcceptEngineArgs, accept_engine};
-pub use cp::{CpArgs, cp};
-pub use diff::{DiffArgs, diff};
+pub use client_command::ClientCommand;
 pub use doctor::{DoctorArgs, doctor};
-pub use exec::{ExecArgs, exec};
-pub use fsck::{FsckArgs, fsck};
-pub use inspect::{InspectArgs, inspect};
-pub use logs::{LogsArgs, logs};
-pub use mcp_server::{McpArgs, mcp};
-pub use network::{NetworkArgs, network};
 pub use output::is_broken_pipe;
-pub use preview::{PreviewArgs, preview};
-pub use prune::{PruneArgs, prune};
-pub use ps::{PsArgs, ps};
-pub use run::{RunArgs, run};
-pub use shell::{ShellArgs, shell};
-pub use snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, fork, restore, snapshot};
-pub use snapshot_file::{ExportArgs, ImportArgs, export, import};
-pub use snapshots::{SnapshotsArgs, snapshots};
-pub use stop::{ParkArgs, StopArgs, park, stop};
 pub use suggestion::{SYNONYMS, with_safe_suggestion};
 pub use text::printable;
-pub use trial::{TryArgs, try_out};
 
 use sandboxd_config::{Config, Fault, Report};
 

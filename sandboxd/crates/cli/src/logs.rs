@@ -38,7 +38,7 @@ pub struct LogsArgs {
 type Records = BoxStream<'static, Result<Record, Error>>;
 
 /// Prints the output. The exit code is 0 if all of it could be read, or the command's own with `--exit-code`.
-pub async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn logs(args: LogsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
     let sandbox = sandboxes::find(&client, &args.name).await.map_err(explain)?;

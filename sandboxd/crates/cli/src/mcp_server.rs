@@ -104,7 +104,7 @@ fn default_pins() -> Option<PathBuf> {
 }
 
 /// Serves until the host closes standard input.
-pub async fn mcp(args: McpArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn mcp(args: McpArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if let Some(host) = args.print_config {
         print_config(host, args.daemon.url(config), args.profile)?;
         return Ok(ExitCode::SUCCESS);

@@ -51,7 +51,7 @@ impl PolicyArgs {
 }
 
 /// Changes the policy if one is given, and prints the current one.
-pub async fn network(args: NetworkArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn network(args: NetworkArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?;
     let explain = |error| args.daemon.explain(error, config);

@@ -33,7 +33,7 @@ pub struct PreviewArgs {
 }
 
 /// Prints the URL of the new link, or the list.
-pub async fn preview(args: PreviewArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn preview(args: PreviewArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let sandbox = sandboxes::require(&client, &args.daemon, &args.name, config).await?.sandbox_id;
     execute(&args, &client, &sandbox).await?.map_err(|error| args.daemon.explain(error, config))?;

@@ -35,7 +35,7 @@ pub struct PruneArgs {
 }
 
 /// Prints what would be freed, asks for confirmation, and deletes the sandboxes that were not used in the meantime.
-pub async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn prune(args: PruneArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     if args.orphans {
         let PruneArgs { dry_run, yes, json, .. } = args;

@@ -35,7 +35,7 @@ enum StateArg {
 }
 
 /// Prints the sandboxes.
-pub async fn ps(args: PsArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn ps(args: PsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let which = ListSandboxes { state: args.state.map(StateArg::wire), ..ListSandboxes::default() };
     let found = async { sandboxes::with_usage(&client, sandboxes::all(&client, which).await?).await };

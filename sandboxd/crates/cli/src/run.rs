@@ -44,7 +44,7 @@ pub struct RunArgs {
 }
 
 /// Runs the command. The exit code is that of the command, or of the signal that ended this program.
-pub async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: RunArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let request = args.command.request()?;
     // From here on, a signal must not end the program before the sandbox that it created is deleted. SIGQUIT still does.

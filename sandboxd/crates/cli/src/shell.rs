@@ -43,7 +43,7 @@ pub struct ShellArgs {
 }
 
 /// Opens or finds the terminal, and attaches to it until it ends or the user detaches. The exit code is the program's.
-pub async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn shell(args: ShellArgs, config: &Config) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         is_possible(),
         "standard input is not a terminal; use `sandboxd run` to run a command without one"

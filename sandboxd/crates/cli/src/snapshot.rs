@@ -70,7 +70,7 @@ pub struct ForkArgs {
 }
 
 /// Makes a snapshot, or deletes one.
-pub async fn snapshot(args: SnapshotArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn snapshot(args: SnapshotArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
     if let Some(snapshot) = &args.delete {
@@ -90,7 +90,7 @@ pub async fn snapshot(args: SnapshotArgs, config: &Config) -> anyhow::Result<Exi
 }
 
 /// Restores a snapshot.
-pub async fn restore(args: RestoreArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn restore(args: RestoreArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let sandbox = sandboxes::require(&client, &args.daemon, &args.sandbox, config).await?.sandbox_id;
     let body = RestoreSnapshot { snapshot_id: args.snapshot, force: args.force.then_some(true) };
@@ -103,7 +103,7 @@ pub async fn restore(args: RestoreArgs, config: &Config) -> anyhow::Result<ExitC
 }
 
 /// Forks a sandbox.
-pub async fn fork(args: ForkArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn fork(args: ForkArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let sandbox = sandboxes::require(&client, &args.daemon, &args.sandbox, config).await?.sandbox_id;
     let body = ForkSandbox { session_keys: args.sessions.clone() };

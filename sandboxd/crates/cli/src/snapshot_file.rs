@@ -56,7 +56,7 @@ pub struct ImportArgs {
 }
 
 /// Exports a snapshot. The file appears complete or not at all.
-pub async fn export(args: ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn export(args: ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let to_stdout = args.file.as_deref() == Some(Path::new("-"));
     anyhow::ensure!(
         !to_stdout || !io::stdout().is_terminal(),
@@ -111,7 +111,7 @@ async fn write_all(
 }
 
 /// Imports a file.
-pub async fn import(args: ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn import(args: ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let shown = args.file.display().to_string();
     let (reader, bytes): (Box<dyn AsyncRead + Send + Unpin>, _) = if args.file == Path::new("-") {

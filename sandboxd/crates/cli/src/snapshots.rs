@@ -26,7 +26,7 @@ pub struct SnapshotsArgs {
 }
 
 /// Prints the snapshots.
-pub async fn snapshots(args: SnapshotsArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn snapshots(args: SnapshotsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let found = found(&client, args.sandbox.as_deref()).await;
     let found = found.map_err(|error| args.daemon.explain(error, config))?;

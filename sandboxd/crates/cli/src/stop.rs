@@ -39,7 +39,7 @@ struct NamedArgs {
 }
 
 /// Deletes the named sandboxes. On a terminal, it asks for confirmation first.
-pub async fn stop(args: StopArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn stop(args: StopArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let count = args.named.names.len();
     let what = if count == 1 { "this sandbox with its files" } else { "these sandboxes with their files" };
     if !args.yes && action::can_confirm() && !action::confirm(&format!("Delete {what}?"))? {
@@ -49,7 +49,7 @@ pub async fn stop(args: StopArgs, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 /// Parks the named sandboxes.
-pub async fn park(args: ParkArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn park(args: ParkArgs, config: &Config) -> anyhow::Result<ExitCode> {
     apply_to_each(Action::Park { force: args.force }, &args.named, config).await
 }
 

@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
+
 use self::finding::{Finding, Level};
 use super::interrupts::Interrupts;
 use sandboxd_config::{Config, Fault, Report};
@@ -28,7 +30,17 @@ pub struct DoctorArgs {
 }
 
 /// Runs every check and prints the findings. If a signal arrives, it prints nothing and leaves nothing behind.
-pub async fn doctor(
+///
+/// The future is boxed so that only this crate compiles it.
+pub fn doctor<'a>(
+    args: DoctorArgs,
+    config: &'a Result<Config, Vec<Fault>>,
+    report: &'a Report,
+) -> LocalBoxFuture<'a, anyhow::Result<ExitCode>> {
+    Box::pin(check_all(args, config, report))
+}
+
+async fn check_all(
     args: DoctorArgs,
     config: &Result<Config, Vec<Fault>>,
     report: &Report,

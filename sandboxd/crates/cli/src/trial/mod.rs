@@ -71,7 +71,7 @@ pub struct TryArgs {
 
 /// Copies the directory, runs the command or a shell, and reports what has changed. The sandbox and its snapshots are then
 /// deleted. The exit code is that of the command.
-pub async fn try_out(args: TryArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) async fn try_out(args: TryArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let is_shell = args.command.is_empty();
     anyhow::ensure!(
         !is_shell || shell::is_possible(),
