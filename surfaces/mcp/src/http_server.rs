@@ -8,8 +8,10 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode};
 use rmcp::ServerHandler;
 use rmcp::model::{ErrorData, JsonRpcError};
+use serde::de::IgnoredAny;
 use surface_caller::{Bodies, BodyError, Shared};
 use tokio_util::sync::CancellationToken;
 
@@ -47,16 +49,32 @@ pub fn http_with<H: ServerHandler>(
 /// Reads the body of a request. Its share of the memory becomes an extension of the request, which the call keeps.
 async fn read_body(State(bodies): State<Bodies>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
-    match bodies.read(&head.headers, body).await {
-        Ok((bytes, share)) => {
-            head.extensions.insert(share);
-            next.run(Request::from_parts(head, Body::from(bytes))).await
-        }
-        Err(error) => refusal(error),
+    let (bytes, share) = match bodies.read(&head.headers, body).await {
+        Ok(read) => read,
+        Err(error) => return refusal(error),
+    };
+    let is_message = head.method == Method::POST && names_json(&head.headers);
+    if is_message && let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
+        let data = ErrorData::parse_error(format!("the body is not JSON: {error}"), None);
+        return rejection(StatusCode::BAD_REQUEST, data);
     }
+    head.extensions.insert(share);
+    let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+    // rmcp's response to JSON that is not a message, which is not JSON-RPC itself.
+    if is_message && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        let data = ErrorData::invalid_request("the body is not one JSON-RPC message", None);
+        return rejection(StatusCode::BAD_REQUEST, data);
+    }
+    response
 }
 
-/// The response to a request whose body was not read. Its id is unknown.
+fn names_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// The response to a request whose body was not read.
 fn refusal(error: BodyError) -> Response {
     let data = match error {
         BodyError::NoMemory => ErrorData::internal_error(error.to_string(), None),
@@ -64,6 +82,11 @@ fn refusal(error: BodyError) -> Response {
             ErrorData::invalid_request(error.to_string(), None)
         }
     };
+    rejection(error.status(), data)
+}
+
+/// The response to a request whose id is unknown (JSON-RPC 2.0, section 5).
+fn rejection(status: StatusCode, data: ErrorData) -> Response {
     let message = serde_json::to_string(&JsonRpcError::new(None, data)).unwrap_or_default();
-    (error.status(), [(CONTENT_TYPE, "application/json")], message).into_response()
+    (status, [(CONTENT_TYPE, "application/json")], message).into_response()
 }

@@ -104,8 +104,13 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let mut implementation = Implementation::new("sandboxd", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("sandboxd".into());
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_resources().enable_resources_subscribe();
+        // There are no prompts and completions. Hosts that request them without looking here get empty lists.
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_prompts()
+            .enable_completions();
         let mut info = ServerConfig::new(capabilities.build());
         info.server_info = implementation;
         info.instructions = Some(INSTRUCTIONS.into());

@@ -71,6 +71,36 @@ async fn headers_must_agree_with_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_no_message_gets_an_error_of_the_protocol() {
+    let daemon = Daemon::start().await;
+    let request = |body: &'static [u8], content_type: &'static str| {
+        let request = reqwest::Client::new().post(format!("{}/mcp", daemon.base)).bearer_auth(TOKEN);
+        let accept = "application/json, text/event-stream";
+        request.header("accept", accept).header("content-type", content_type).body(body).send()
+    };
+    let cases: [(&[u8], i64); 8] = [
+        (b"garbage", -32700),
+        (b"", -32700),
+        (b"\xff\xfe\x00", -32700),
+        (b"{} {}", -32700),
+        (b"[1, 2]", -32600),
+        (b"\"text\"", -32600),
+        (b"{}", -32600),
+        (b"null", -32600),
+    ];
+    for (body, code) in cases {
+        let response = request(body, "application/json; charset=utf-8").await.unwrap();
+        assert_eq!(response.status(), 400, "{body:?}");
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let answer: Value = response.json().await.unwrap();
+        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(null)), "{answer}");
+        assert_eq!(answer["error"]["code"], code, "{body:?}: {answer}");
+    }
+    assert_eq!(request(b"{}", "text/plain").await.unwrap().status(), 415);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn large_bodies_share_a_limited_memory() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("bodies");
