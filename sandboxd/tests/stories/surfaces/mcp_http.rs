@@ -71,7 +71,7 @@ async fn headers_must_agree_with_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_no_message_gets_an_error_of_the_protocol() {
+async fn a_body_that_is_not_a_message_gets_an_error_of_the_protocol() {
     let daemon = Daemon::start().await;
     let request = |body: &'static [u8], content_type: &'static str| {
         let request = reqwest::Client::new().post(format!("{}/mcp", daemon.base)).bearer_auth(TOKEN);
