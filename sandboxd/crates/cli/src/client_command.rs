@@ -1,4 +1,4 @@
-//! The commands that are clients of the API, and the function that runs them.
+//! The commands that need valid settings, and the function that runs them. Most are clients of the API.
 
 use std::process::ExitCode;
 
