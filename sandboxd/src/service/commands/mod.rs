@@ -158,7 +158,7 @@ impl Commands {
     ) -> Result<Ended, Error> {
         match self.wait_across_reconnects(sandbox, agent, command).await {
             Err(error @ Error::Refused(Refusal::NotFound(_))) => {
-                let recorded = self.history.recorded(sandbox.id(), command).await?;
+                let recorded = self.history.recorded(sandbox.ledger(), command).await?;
                 recorded.and_then(|status| status.ended).ok_or(error)
             }
             other => other,
@@ -216,7 +216,7 @@ impl Commands {
     ) -> Result<CommandStatus, Error> {
         match agent.inspect(command).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::Command))) => {
-                let recorded = self.history.recorded(sandbox.id(), command).await?;
+                let recorded = self.history.recorded(sandbox.ledger(), command).await?;
                 recorded.ok_or(Refusal::NotFound(Resource::Command).into())
             }
             other => Ok(self.history.confirm_oom_in_status(sandbox.ledger(), other?).await),

@@ -35,7 +35,7 @@ impl Commands {
                 let error = error_of(unfinished);
                 let is_unknown = matches!(error, Error::Refused(Refusal::NotFound(_)));
                 // A command that only the history knows has ended.
-                if is_unknown && self.history.recorded(sandbox.id(), command).await?.is_some() {
+                if is_unknown && self.history.recorded(sandbox.ledger(), command).await?.is_some() {
                     return Err(Refusal::from(CommandRefusal::StdinNotOpen {
                         state: StdinState::Ended,
                         written_bytes: 0,

@@ -11,7 +11,7 @@ mod recording;
 
 use std::sync::Arc;
 
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::CommandId;
 use tracing::warn;
 
 pub(in crate::service) use self::ledger::Ledger;
@@ -92,7 +92,9 @@ impl History {
         match self.store.unended(&ledger.sandbox).await {
             Ok(commands) => {
                 for command in commands {
-                    self.store.history().ended(&ledger.sandbox, &command.id, Ended::LOST);
+                    // Its watcher may not have recorded yet that a restart ended it.
+                    let ended = ledger.deadlines.end_of(&command.id).unwrap_or(Ended::LOST);
+                    self.store.history().ended(&ledger.sandbox, &command.id, ended);
                 }
             }
             Err(error) => {
@@ -107,17 +109,24 @@ impl History {
         if let Some(ended) = ledger.deadlines.end_of(command) {
             return ended;
         }
-        let recorded = self.recorded(&ledger.sandbox, command).await.ok().flatten();
+        let recorded = self.recorded(ledger, command).await.ok().flatten();
         recorded.and_then(|status| status.ended).unwrap_or(Ended::LOST)
     }
 
-    /// Returns a command from the store.
+    /// Returns a command that its agent no longer knows: from the store, and with the end by a restart of its container if
+    /// that is not recorded yet.
     pub(in crate::service) async fn recorded(
         &self,
-        id: &SandboxId,
+        ledger: &Ledger,
         command: &CommandId,
     ) -> Result<Option<CommandStatus>, Error> {
-        Ok(self.store.command(id, command).await?.map(status_of))
+        // First, because an end leaves the deadlines after it was recorded.
+        let by_restart = ledger.deadlines.end_of(command);
+        let Some(mut record) = self.store.command(&ledger.sandbox, command).await? else {
+            return Ok(None);
+        };
+        record.ended = record.ended.or(by_restart);
+        Ok(Some(status_of(record)))
     }
 }
 
@@ -152,7 +161,68 @@ fn cut_argv<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use sandbox_api::SandboxId;
+    use sandbox_api::command::EndReason;
+
     use super::*;
+    use crate::model::command::KilledBy;
+    use crate::model::{EngineAddress, Instance, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot};
+
+    /// A history without an engine, and a sandbox in its store.
+    async fn history(state_dir: &std::path::Path) -> (History, Ledger) {
+        let metrics = Arc::new(Metrics::new());
+        let address = EngineAddress::Unix(state_dir.join("no.sock"));
+        let instance = Arc::new(Instance::new([0; 32]));
+        let engine = Engine::new(address, instance, None, Arc::clone(&metrics)).unwrap();
+        let store = Arc::new(Store::open(state_dir).await.unwrap());
+        let sandbox = SandboxRecord {
+            id: SandboxId::random().unwrap(),
+            slot: UidSlot::LAST,
+            transport: Transport::Socket,
+            spec: SandboxSpec::new("chat:1".parse().unwrap()),
+            disk: None,
+            stage: Stage::Running,
+            created_at_ms: 0,
+            last_active_ms: 0,
+            parked_at_age_ms: None,
+            disk_bytes: None,
+            checkpoint_pending: false,
+            is_tentative: false,
+        };
+        store.put(&sandbox).await.unwrap();
+        (History { engine, store, metrics, listening: Listening::default() }, Ledger::new(sandbox.id))
+    }
+
+    #[tokio::test]
+    async fn an_end_by_a_restart_is_known_before_it_is_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let (history, ledger) = history(dir.path()).await;
+        let command: CommandId = "cmd_0123456789abcdef".parse().unwrap();
+        let record = CommandRecord {
+            sandbox: ledger.sandbox.clone(),
+            id: command.clone(),
+            argv: Vec::new(),
+            cwd: String::new(),
+            detached: false,
+            passive: false,
+            timeout_ms: 1000,
+            started_at_ms: 0,
+            digest: None,
+            ended: None,
+        };
+        history.store.history().started(record);
+        ledger.deadlines.add(command.clone(), std::time::Duration::from_secs(1));
+        let ended = async || history.recorded(&ledger, &command).await.unwrap().unwrap().ended.unwrap();
+        assert_eq!(ended().await, Ended::LOST);
+        ledger.record_restart(Some(&(command.clone(), EndReason::Timeout)));
+        let end = |ended: Ended| (ended.reason, ended.killed_by);
+        let by_restart = (EndReason::Timeout, Some(KilledBy::Restart));
+        assert_eq!(end(ended().await), by_restart);
+        // Another task may record the end of everything that ran in the container before the command's watcher does.
+        history.end_all(&ledger).await;
+        ledger.deadlines.remove(&command);
+        assert_eq!(end(ended().await), by_restart);
+    }
 
     #[test]
     fn a_long_program_is_cut_between_characters() {

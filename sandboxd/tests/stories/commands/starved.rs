@@ -35,9 +35,12 @@ async fn the_daemon_enforces_a_timeout_that_the_agent_misses() {
     let late = client.start(&sandbox, &request).await.unwrap().command_id;
     stop_agent(&sandbox).await;
     let began = Instant::now();
-    let (ended, streamed, innocent) =
-        tokio::join!(client.wait(&sandbox, &late, None), outcome(streamed), outcome(innocent));
-    let ended = ended.unwrap();
+    // A command is inspected as soon as its end is reported.
+    let late = async {
+        let ended = client.wait(&sandbox, &late, None).await.unwrap();
+        (ended, client.inspect(&sandbox, &late).await.unwrap())
+    };
+    let ((ended, inspected), streamed, innocent) = tokio::join!(late, outcome(streamed), outcome(innocent));
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     let reported = [(ended.reason, ended.killed_by), (streamed.reason, streamed.killed_by)];
     let restart = || Some("sandbox_restart".to_owned());
@@ -45,7 +48,7 @@ async fn the_daemon_enforces_a_timeout_that_the_agent_misses() {
     assert!(reported.contains(&(EndReason::Timeout, restart())), "{reported:?}");
     assert!(reported.iter().all(|(_, by)| *by == restart()), "{reported:?}");
     assert_eq!((innocent.reason, innocent.killed_by), (EndReason::Lost, restart()));
-    assert_eq!(client.inspect(&sandbox, &late).await.unwrap().killed_by, restart());
+    assert_eq!((inspected.reason, inspected.killed_by), (Some(ended.reason), restart()));
     assert_eq!(daemon.output(&sandbox, "echo ok; pgrep sleep || true").await, "ok\n");
     daemon.stop().await;
 }
