@@ -1,6 +1,6 @@
 //! A sandbox's container and volume, from create to remove.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ExecConfig};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
 use tracing::warn;
 
-use super::labels::{INSTANCE, PROXY_PORT, SANDBOX_ID};
+use super::labels::{self, INSTANCE, PROXY_PORT, SANDBOX_ID};
 use super::own::runs;
 use super::posture::posture_of;
 use super::settings::lower_of;
@@ -23,7 +23,7 @@ use super::{ContainerPlan, Engine, Error, SandboxLabels, container_body};
 use sandboxd_model::layout::{
     AGENT_PROGRAM, OUTPUTS_NAME, STAGING_NAME, VOLUME_DIR, WORKSPACE_NAME, container_name, volume_name,
 };
-use sandboxd_model::{Posture, limits};
+use sandboxd_model::{Posture, UidSlot, limits};
 
 /// Buffer of the stream to an agent that is reached through the engine, in bytes.
 const DIAL_BUFFER_BYTES: usize = 64 * 1024;
@@ -62,6 +62,15 @@ pub enum VolumePresence {
     Foreign,
     /// No volume has its name.
     Absent,
+}
+
+/// The sandboxes' containers on an engine, running or not.
+#[derive(Debug, Default)]
+pub struct Containers {
+    /// Those with our instance id.
+    pub ours: Vec<Found>,
+    /// User ids of those with another instance id. Anyone can write such labels, so this is only a hint.
+    pub other_users: HashSet<UidSlot>,
 }
 
 /// A container with our instance id.
@@ -269,30 +278,27 @@ impl Engine {
         absent_is_done(self.call("remove container", limits::ENGINE_CALL, remove).await)
     }
 
-    /// Every sandbox's container with our instance id, running or not. Excludes the daemon's own helper and
-    /// publishers.
-    pub async fn list(&self) -> Result<Vec<Found>, Error> {
+    /// Every sandbox's container, of any installation. Excludes the daemon's own helper and publishers.
+    pub async fn list(&self) -> Result<Containers, Error> {
         let options = ListContainersOptions {
             all: true,
-            filters: Some(HashMap::from([(
-                "label".to_owned(),
-                vec![format!("{INSTANCE}={}", self.instance.id())],
-            )])),
+            filters: Some(HashMap::from([("label".to_owned(), vec![INSTANCE.to_owned()])])),
             ..Default::default()
         };
         let list = self.docker.list_containers(options);
-        let containers = self.call("list containers", limits::ENGINE_CALL, list).await?;
-        let is_helper = |container: &bollard::models::ContainerSummary| {
-            container
-                .labels
-                .as_ref()
-                .is_some_and(|labels| !labels.contains_key(SANDBOX_ID) || labels.contains_key(PROXY_PORT))
-        };
-        Ok(containers
-            .into_iter()
-            .filter(|container| !is_helper(container))
-            .map(|container| self.found(container))
-            .collect())
+        let mut containers = Containers::default();
+        for container in self.call("list containers", limits::ENGINE_CALL, list).await? {
+            let Some(labels) = container.labels.as_ref() else { continue };
+            if !labels.contains_key(SANDBOX_ID) || labels.contains_key(PROXY_PORT) {
+                continue;
+            }
+            if labels.get(INSTANCE).is_some_and(|instance| instance == self.instance.id()) {
+                containers.ours.push(self.found(container));
+            } else {
+                containers.other_users.extend(labels::slot_of(labels));
+            }
+        }
+        Ok(containers)
     }
 
     fn found(&self, container: bollard::models::ContainerSummary) -> Found {

@@ -115,7 +115,7 @@ impl SandboxLabels {
         let mode = NetworkMode::parse(text(NETWORK_MODE)?, NETWORK_MODE).ok()?;
         Some(Self {
             id: text(SANDBOX_ID)?.parse().ok()?,
-            slot: UidSlot::of_uid(text(UID)?.parse().ok()?)?,
+            slot: slot_of(labels)?,
             transport: Transport::parse(text(TRANSPORT)?)?,
             disk: text(DISK).map(str::parse).transpose().ok()?,
             spec: SandboxSpec {
@@ -133,6 +133,11 @@ impl SandboxLabels {
             },
         })
     }
+}
+
+/// The slot of a container's user id, signed or not.
+pub(super) fn slot_of(labels: &HashMap<String, String>) -> Option<UidSlot> {
+    UidSlot::of_uid(labels.get(UID)?.parse().ok()?)
 }
 
 /// Every value, preceded by its length, so that different sets of labels have different texts.

@@ -38,7 +38,7 @@ use tokio::time::timeout;
 
 /// Name of the volume plugin's program, which is beside the agent's.
 pub use ::volume_plugin::PROGRAM as VOLUME_PLUGIN;
-pub use container::{Found, Inspected, Status, VolumePresence};
+pub use container::{Containers, Found, Inspected, Status, VolumePresence};
 pub use disk_fault::DiskFault;
 pub use disks::{Attached, BaseUse, DiskPool, DiskUse, Disks, Space};
 pub use error::Error;

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use super::order::State;
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::engine::{self, Found, SandboxLabels};
+use crate::engine::{self, Containers, Found, SandboxLabels};
 use crate::metrics::Repair;
 use crate::model::{SandboxRecord, Stage, UidSlot, limits};
 
@@ -71,12 +71,13 @@ impl Lifecycle {
 
     /// Lists our objects on the engine. An object is ours only if the signature of its labels is valid.
     pub(super) async fn take_inventory(&self) -> Result<Inventory, Error> {
-        let containers = self.engine.list().await?;
+        let Containers { ours, other_users } = self.engine.list().await?;
+        self.registry.note_other_users(other_users);
         // After the containers, so that the marker is valid for both lists.
         let volumes = self.engine.volumes().await?;
         self.ownership.verify_listed(&volumes).await?;
         let mut found = Inventory { containers: HashMap::new(), volumes: HashMap::new(), disks: None };
-        for Found { labels, container_id, runs } in containers {
+        for Found { labels, container_id, runs } in ours {
             match labels {
                 // It has our labels without our signature: another owner's container, or a leftover. It is not touched.
                 None => {

@@ -29,6 +29,8 @@ struct Sandboxes {
     by_id: BTreeMap<SandboxId, Arc<Sandbox>>,
     by_session: HashMap<SessionKey, SandboxId>,
     slots: HashSet<UidSlot>,
+    /// Slots of other daemons' sandboxes on this engine, as of the last listing.
+    other_slots: HashSet<UidSlot>,
 }
 
 /// All sandboxes.
@@ -83,6 +85,11 @@ impl Registry {
         self.lock().by_id.get(id).cloned()
     }
 
+    /// Sets which user ids the sandboxes of other daemons have. New sandboxes get others, as long as there are any.
+    pub(super) fn note_other_users(&self, slots: HashSet<UidSlot>) {
+        self.lock().other_slots = slots;
+    }
+
     /// All sandboxes, in order of their ids.
     pub(super) fn all(&self) -> Vec<Arc<Sandbox>> {
         self.lock().by_id.values().cloned().collect()
@@ -111,8 +118,10 @@ impl Sandboxes {
     }
 
     fn free_slot(&self, first: usize) -> Option<UidSlot> {
-        let mut from_first = UidSlot::all().skip(first).chain(UidSlot::all().take(first));
-        from_first.find(|slot| !self.slots.contains(slot))
+        let from_first = || UidSlot::all().skip(first).chain(UidSlot::all().take(first));
+        let free = || from_first().filter(|slot| !self.slots.contains(slot));
+        let unshared = free().find(|slot| !self.other_slots.contains(slot));
+        unshared.or_else(|| free().next())
     }
 
     fn insert(&mut self, sandbox: Arc<Sandbox>) {
@@ -157,6 +166,18 @@ mod tests {
         assert_eq!(new(&registry, "chat:3").slot(), one.slot());
         let slots: HashSet<UidSlot> = (4..9).map(|n| new(&registry, &format!("chat:{n}")).slot()).collect();
         assert_eq!(slots.len(), 5, "the search wraps around");
+    }
+
+    #[test]
+    fn user_ids_of_other_daemons_are_used_last() {
+        let registry = Registry::new(3);
+        let others: HashSet<UidSlot> = UidSlot::all().skip(3).take(5).collect();
+        registry.note_other_users(others.clone());
+        let unshared = UidSlot::all().count() - others.len();
+        for n in 0..unshared {
+            assert!(!others.contains(&new(&registry, &format!("chat:{n}")).slot()));
+        }
+        assert!(others.contains(&new(&registry, "one more").slot()));
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Ownership {
         if volumes.sandboxes.iter().any(|labels| known.contains(&labels.id)) {
             return Ok(true);
         }
-        let containers = self.engine.list().await?;
+        let containers = self.engine.list().await?.ours;
         let mut ours = containers.into_iter().filter_map(|found| found.labels);
         Ok(ours.any(|labels| known.contains(&labels.id)))
     }

@@ -6,3 +6,4 @@ mod pressure;
 mod promises;
 mod races;
 mod sandboxes;
+mod user_ids;
