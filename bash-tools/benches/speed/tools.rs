@@ -41,7 +41,7 @@ pub(crate) async fn measure() {
     for _ in 0..ROUNDS {
         for _ in 0..CALLS {
             let began = Instant::now();
-            let input = BashInput { command: "true".into() };
+            let input = BashInput { command: "true".into(), ..BashInput::default() };
             let last = tools.bash(input, CancellationToken::new()).collect::<Vec<_>>().await.pop();
             assert_eq!(last.unwrap().unwrap().exit_code, 0);
             called.push(began.elapsed());

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Result;
-use super::output::{BashOutput, CANCELLED, Heads, OutputLimits, Tails, notice};
+use super::output::{self, BashOutput, CANCELLED, Parts, notice};
 use crate::provider::{End, Error, Event, Running, WORKSPACE};
 
 /// How long new output may wait.
@@ -60,13 +60,13 @@ pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>
 pub(super) fn stream(
     starting: Starting,
     pace: Pace,
-    limits: OutputLimits,
+    parts: Parts,
     cancel: CancellationToken,
 ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
     let run = Run {
         starting: Some(starting),
         running: None,
-        tails: Tails::new(limits),
+        parts,
         shown: Shown { at: Instant::now(), chars: 0 },
         pace,
         cancel,
@@ -78,28 +78,27 @@ pub(super) fn stream(
     })
 }
 
-/// Returns a command's final value, with the beginning of its output.
+/// Returns a command's final value.
 pub(super) async fn whole(
     starting: Starting,
     timeout: Duration,
-    limits: OutputLimits,
+    mut parts: Parts,
     cancel: CancellationToken,
 ) -> Result<BashOutput> {
-    let mut heads = Heads::new(limits);
     let end = tokio::select! {
-        end = read_to_end(starting, &mut heads) => end?,
-        () = cancel.cancelled() => return Ok(heads.at_end(CANCELLED, Some(CANCELLED_NOTICE))),
+        end = read_to_end(starting, &mut parts) => end?,
+        () = cancel.cancelled() => return Ok(output::whole(parts, CANCELLED, Some(CANCELLED_NOTICE))),
     };
-    Ok(heads.at_end(end.exit_code, notice(end.reason, timeout.as_millis()).as_deref()))
+    Ok(output::whole(parts, end.exit_code, notice(end.reason, timeout.as_millis()).as_deref()))
 }
 
-async fn read_to_end(starting: Starting, heads: &mut Heads) -> Result<End> {
+async fn read_to_end(starting: Starting, parts: &mut Parts) -> Result<End> {
     let mut running = starting.await?;
     loop {
         match running.next().await.ok_or_else(cut)?? {
-            Event::Stdout(bytes) => heads.stdout.push(&bytes),
-            Event::Stderr(bytes) => heads.stderr.push(&bytes),
-            Event::Missed { bytes } => heads.stdout.push(missed(bytes).as_bytes()),
+            Event::Stdout(bytes) => parts.stdout.push(&bytes),
+            Event::Stderr(bytes) => parts.stderr.push(&bytes),
+            Event::Missed { bytes } => parts.stdout.push(missed(bytes).as_bytes()),
             Event::Started | Event::Heartbeat => {}
             Event::Ended(end) => return Ok(end),
         }
@@ -109,7 +108,7 @@ async fn read_to_end(starting: Starting, heads: &mut Heads) -> Result<End> {
 struct Run {
     starting: Option<Starting>,
     running: Option<Running>,
-    tails: Tails,
+    parts: Parts,
     shown: Shown,
     pace: Pace,
     cancel: CancellationToken,
@@ -150,13 +149,13 @@ impl Run {
     }
 
     fn show(&mut self, due: Due) -> BashOutput {
-        self.shown = Shown { at: Instant::now(), chars: self.tails.chars() };
+        self.shown = Shown { at: Instant::now(), chars: self.parts.chars() };
         match due {
-            Due::Started | Due::Flush => self.tails.so_far(),
-            Due::Cancelled => self.tails.at_end(CANCELLED, Some(CANCELLED_NOTICE)),
+            Due::Started | Due::Flush => self.parts.so_far(),
+            Due::Cancelled => self.parts.at_end(CANCELLED, Some(CANCELLED_NOTICE)),
             Due::Ended(end) => {
                 let notice = notice(end.reason, self.pace.timeout.as_millis());
-                self.tails.at_end(end.exit_code, notice.as_deref())
+                self.parts.at_end(end.exit_code, notice.as_deref())
             }
         }
     }
@@ -168,7 +167,7 @@ impl Run {
         }
         let Some(running) = &mut self.running else { return Err(cut()) };
         loop {
-            let new_chars = self.tails.chars() - self.shown.chars;
+            let new_chars = self.parts.chars() - self.shown.chars;
             let flush_at = match new_chars {
                 0 => None,
                 1..FLUSH_CHARS => Some(self.shown.at + FLUSH_AFTER.max(self.pace.pause)),
@@ -181,9 +180,9 @@ impl Run {
             };
             match event {
                 Event::Started => return Ok(Due::Started),
-                Event::Stdout(bytes) => self.tails.stdout.push(&bytes),
-                Event::Stderr(bytes) => self.tails.stderr.push(&bytes),
-                Event::Missed { bytes } => self.tails.stdout.push(missed(bytes).as_bytes()),
+                Event::Stdout(bytes) => self.parts.stdout.push(&bytes),
+                Event::Stderr(bytes) => self.parts.stderr.push(&bytes),
+                Event::Missed { bytes } => self.parts.stdout.push(missed(bytes).as_bytes()),
                 Event::Heartbeat => {}
                 Event::Ended(end) => return Ok(Due::Ended(end)),
             }

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_call_is_parsed_according_to_its_tool() {
         let call = Call::of("bash", json!({ "command": "ls" })).unwrap();
-        assert_eq!(call, Call::Bash(BashInput { command: "ls".into() }));
+        assert_eq!(call, Call::Bash(BashInput { command: "ls".into(), ..BashInput::default() }));
         assert_eq!(call.tool(), Tool::Bash);
         let words = |name, input| Call::of(name, input).unwrap_err().to_string();
         assert!(words("Bash", json!({})).contains("no tool `Bash`"));

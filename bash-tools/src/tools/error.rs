@@ -1,5 +1,7 @@
 //! Errors of tools. Every message is for the model and the user.
 
+use toolbox::InvalidOutput;
+
 use crate::{provider, session};
 
 /// Result of a tool.
@@ -68,6 +70,12 @@ pub enum Error {
         /// Rest of the sentence after the name.
         problem: String,
     },
+}
+
+impl From<InvalidOutput> for Error {
+    fn from(InvalidOutput { field, problem }: InvalidOutput) -> Self {
+        Self::BadInput { field, problem }
+    }
 }
 
 impl Error {

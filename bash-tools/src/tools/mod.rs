@@ -19,9 +19,10 @@ pub use definition::{Definition, DescriptionContext, Tool, definitions};
 pub use error::{Error, Result};
 pub use hooks::CommandHooks;
 pub use output::{BashOutput, CANCELLED, OutputLimits, RUNNING, TIMED_OUT};
-pub use output_text::{Head, Tail};
+pub use output_text::Part;
 pub use tokio_util::sync::CancellationToken;
+pub use toolbox::KeptPart;
 pub use toolbox::chat::{
-    BashInput, FileContent, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
+    BashInput, FileContent, OutputPart, ReadFileInput, SandboxUrl, SandboxUrlInput, WriteFileInput, Written,
 };
 pub use toolkit::{ToolLimits, Toolkit};

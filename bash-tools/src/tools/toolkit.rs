@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::future::Either;
+use futures::stream::{self, Stream, StreamExt};
+use output_text::Keep;
 use tokio_util::sync::CancellationToken;
 
 use super::bash::{self, Pace, Starting};
+use super::output::Parts;
 use super::{
     BashInput, BashOutput, CommandHooks, Error, FileContent, OutputLimits, ReadFileInput, Result, SandboxUrl,
     SandboxUrlInput, WriteFileInput, Written, hooks, read,
@@ -74,14 +77,20 @@ impl Toolkit {
         cancel: CancellationToken,
     ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
         let tools = self.clone();
-        let outputs = bash::stream(self.start(input.command), self.pace(), self.limits.output, cancel);
-        outputs.map(move |output| Ok(tools.shown(output?)))
+        match Parts::requested(input.output, Keep::Tail, self.limits.output) {
+            Ok(parts) => {
+                let outputs = bash::stream(self.start(input.command), self.pace(), parts, cancel);
+                Either::Left(outputs.map(move |output| Ok(tools.shown(output?))))
+            }
+            Err(invalid) => Either::Right(stream::once(async { Err(invalid.into()) })),
+        }
     }
 
-    /// Runs a command to its end and returns the beginning of its output, each with a notice if it is incomplete.
+    /// Runs a command to its end and returns the beginning of its output, or the part that the call requests, with notices
+    /// where it is incomplete.
     pub async fn bash_whole(&self, input: BashInput, cancel: CancellationToken) -> Result<BashOutput> {
-        let starting = self.start(input.command);
-        let output = bash::whole(starting, self.limits.timeout, self.limits.output, cancel).await?;
+        let parts = Parts::requested(input.output, Keep::Head, self.limits.output)?;
+        let output = bash::whole(self.start(input.command), self.limits.timeout, parts, cancel).await?;
         Ok(self.shown(output))
     }
 
@@ -248,6 +257,6 @@ mod tests {
         in_a_task(tools.read_file(ReadFileInput::default()));
         in_a_task(tools.write_file(WriteFileInput { path: path(), content: path() }));
         in_a_task(tools.sandbox_url(SandboxUrlInput { port: 1 }));
-        in_a_task(tools.bash(BashInput { command: path() }, CancellationToken::new()));
+        in_a_task(tools.bash(BashInput::default(), CancellationToken::new()));
     }
 }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bash_tools::session::ChatKey;
 use bash_tools::tools::anthropic::ShellInput;
 use bash_tools::tools::{
-    BashOutput, CANCELLED, CommandHooks, Error, FLUSH_AFTER, RUNNING, TIMED_OUT, Toolkit,
+    BashInput, BashOutput, CANCELLED, CommandHooks, Error, FLUSH_AFTER, KeptPart, OutputPart, RUNNING,
+    TIMED_OUT, Toolkit,
 };
 use futures::StreamExt;
 use test_daemon::until;
@@ -21,6 +22,7 @@ over_each_provider!(
     a_command_is_reported_from_its_start_to_its_end,
     output_is_flushed_without_further_output,
     the_end_of_long_output_is_kept_and_the_rest_counted,
+    a_call_chooses_what_is_kept_of_long_output,
     a_character_in_several_writes_is_joined,
     a_timeout_keeps_the_output,
     a_cancelled_command_reports_it_and_has_ended,
@@ -77,6 +79,40 @@ async fn the_end_of_long_output_is_kept_and_the_rest_counted(fixture: &Fixture) 
     assert_eq!(output.stderr, "é\n".repeat(250));
     assert_eq!(output.stderr_truncated_chars, Some(3500));
     assert_eq!(output.exit_code, 0);
+}
+
+async fn a_call_chooses_what_is_kept_of_long_output(fixture: &Fixture) {
+    let tools = fixture.tools("1");
+    let numbers: String = (1..=500).map(|number| format!("{number}\n")).collect();
+    let input = |keep, max_chars, max_tokens| BashInput {
+        output: Some(OutputPart { keep, max_chars, max_tokens }),
+        ..command("seq 1 500")
+    };
+    let shown = async |input| all(tools.bash(input, CancellationToken::new())).await.pop().unwrap();
+    let head = shown(input(Some(KeptPart::Head), Some(300), None)).await;
+    assert_eq!((head.stdout.as_str(), head.stdout_truncated_chars), (&numbers[..300], Some(1592)));
+    let both = shown(input(Some(KeptPart::Both), None, Some(100))).await;
+    let rest = numbers.len() - 200;
+    let expected = format!("{}\n[1492 characters not shown]\n{}", &numbers[..200], &numbers[rest..]);
+    assert_eq!(both.stdout, expected);
+    let whole = async |input| tools.bash_whole(input, CancellationToken::new()).await;
+    let tail = whole(input(Some(KeptPart::Tail), Some(300), None)).await.unwrap();
+    let expected =
+        format!("[stdout truncated: 1592 characters removed]\n\n{}", &numbers[numbers.len() - 300..]);
+    assert_eq!(tail.stdout, expected);
+    assert!(whole(input(None, Some(300), None)).await.unwrap().stdout.starts_with("1\n2\n"));
+    for (max_chars, max_tokens, problem) in [
+        (Some(0), None, "`output.maxChars` must be from 1 to 1000"),
+        (Some(1001), None, "`output.maxChars` must be from 1 to 1000"),
+        (None, Some(251), "`output.maxTokens` must be from 1 to 250"),
+        (Some(1), Some(1), "`output` has both maxChars and maxTokens"),
+    ] {
+        let rejected = whole(input(None, max_chars, max_tokens)).await.unwrap_err().to_string();
+        assert_eq!(rejected, problem);
+        let mut values = Box::pin(tools.bash(input(None, max_chars, max_tokens), CancellationToken::new()));
+        assert_eq!(values.next().await.unwrap().unwrap_err().to_string(), problem);
+        assert!(values.next().await.is_none());
+    }
 }
 
 async fn a_character_in_several_writes_is_joined(fixture: &Fixture) {

@@ -81,7 +81,7 @@ pub(crate) fn limits() -> ToolLimits {
 }
 
 pub(crate) fn command(command: &str) -> BashInput {
-    BashInput { command: command.into() }
+    BashInput { command: command.into(), ..BashInput::default() }
 }
 
 /// All values of a command.

@@ -16,6 +16,17 @@ pub enum Keep {
     Both,
 }
 
+impl Keep {
+    /// How many of the kept characters are from the beginning.
+    pub(crate) fn head_of(self, max_chars: usize) -> usize {
+        match self {
+            Self::Head => max_chars,
+            Self::Tail => 0,
+            Self::Both => max_chars / 2,
+        }
+    }
+}
+
 /// Keeps a part of an output, cleaned. A short output is kept completely.
 #[derive(Debug)]
 pub struct Excerpt {
@@ -56,11 +67,7 @@ pub struct Omitted {
 impl Excerpt {
     /// Creates an excerpt of at most `max_chars` characters (Unicode scalar values).
     pub fn new(keep: Keep, max_chars: usize) -> Self {
-        let head = match keep {
-            Keep::Head => max_chars,
-            Keep::Tail => 0,
-            Keep::Both => max_chars / 2,
-        };
+        let head = keep.head_of(max_chars);
         let kept = Kept {
             head: HeadText::new(head),
             tail: TailText::new(max_chars - head),

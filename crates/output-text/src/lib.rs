@@ -2,7 +2,7 @@
 //!
 //! - [`Excerpt`] keeps the beginning, the end, or both of an output of any length. It removes colours and collapses
 //!   progress bars ([`Cleaner`]).
-//! - [`Head`] and [`Tail`] keep the beginning or the end unchanged.
+//! - [`Part`] keeps them unchanged.
 //! - [`write_json`] writes any amount as JSON.
 //! - [`Sequences`] tells text from escape sequences.
 //!
@@ -18,4 +18,4 @@ pub use clean::{Cleaner, MAX_HELD_BYTES, cleaned};
 pub use excerpt::{Excerpt, Keep, Omitted, Shown};
 pub use json::write_json;
 pub use sequences::Sequences;
-pub use text::{Head, Tail};
+pub use text::Part;

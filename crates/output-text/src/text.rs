@@ -1,5 +1,4 @@
-//! Converts a byte stream to text of limited length: its end ([`Tail`]) or its beginning ([`Head`]), with a count of
-//! omitted characters.
+//! Converts a byte stream to text of limited length, with a count of omitted characters.
 //!
 //! Lengths are in characters (Unicode scalar values), and no character is split. Invalid UTF-8 becomes U+FFFD,
 //! exactly as in `String::from_utf8_lossy` of the whole stream. The cost per byte does not depend on the length of
@@ -7,88 +6,83 @@
 
 use std::str::from_utf8;
 
-/// Keeps the last characters.
+use crate::excerpt::Keep;
+
+/// Keeps a part of a text unchanged: its first and last characters.
 #[derive(Debug)]
-pub struct Tail {
+pub struct Part {
     decoder: Decoder,
-    kept: TailText,
+    kept: Ends,
+}
+
+#[derive(Debug)]
+struct Ends {
+    head: HeadText,
+    tail: TailText,
+    /// Maximum number of kept characters.
+    max_chars: usize,
+    /// Number of characters of the whole text.
     chars: u64,
 }
 
-/// Keeps the first characters.
-#[derive(Debug)]
-pub struct Head {
-    decoder: Decoder,
-    kept: HeadText,
-    dropped: u64,
-}
-
-impl Tail {
-    /// Creates a tail of at most `max_chars` characters.
-    pub fn new(max_chars: usize) -> Self {
-        Self { decoder: Decoder::default(), kept: TailText::new(max_chars), chars: 0 }
+impl Part {
+    /// Creates a part of at most `max_chars` characters.
+    pub fn new(keep: Keep, max_chars: usize) -> Self {
+        let head = keep.head_of(max_chars);
+        let kept =
+            Ends { head: HeadText::new(head), tail: TailText::new(max_chars - head), max_chars, chars: 0 };
+        Self { decoder: Decoder::default(), kept }
     }
 
     /// Adds bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
-        let Self { decoder, kept, chars } = self;
-        decoder.decode(bytes, |more| {
-            *chars += count(more);
-            kept.push(more);
-        });
+        let Self { decoder, kept } = self;
+        decoder.decode(bytes, |more| kept.push(more));
     }
 
     /// Ends the stream. An incomplete character at the end becomes U+FFFD.
     pub fn finish(&mut self) {
-        let Self { decoder, kept, chars } = self;
-        decoder.finish(|more| {
-            *chars += count(more);
-            kept.push(more);
-        });
+        let Self { decoder, kept } = self;
+        decoder.finish(|more| kept.push(more));
     }
 
-    /// Returns the last characters.
-    pub fn text(&self) -> &str {
-        self.kept.text()
+    /// Returns the kept characters before the omitted ones.
+    pub fn head(&self) -> &str {
+        self.kept.head.text()
+    }
+
+    /// Returns the kept characters after the omitted ones.
+    pub fn tail(&self) -> &str {
+        self.kept.tail.text()
+    }
+
+    /// Returns the kept characters, with a line in place of omitted ones between them.
+    pub fn text(&self) -> String {
+        let (head, tail) = (self.head(), self.tail());
+        match self.dropped_chars() {
+            dropped if dropped > 0 && !head.is_empty() && !tail.is_empty() => {
+                format!("{head}\n[{dropped} characters not shown]\n{tail}")
+            }
+            _ => format!("{head}{tail}"),
+        }
     }
 
     /// Total number of characters, without an incomplete one at the end.
     pub fn chars(&self) -> u64 {
-        self.chars
+        self.kept.chars
     }
 
-    /// Number of characters that are not in [`text`](Self::text).
+    /// Number of omitted characters.
     pub fn dropped_chars(&self) -> u64 {
-        self.chars.saturating_sub(self.kept.max_chars as u64)
+        self.kept.chars.saturating_sub(self.kept.max_chars as u64)
     }
 }
 
-impl Head {
-    /// Creates a head of at most `max_chars` characters.
-    pub fn new(max_chars: usize) -> Self {
-        Self { decoder: Decoder::default(), kept: HeadText::new(max_chars), dropped: 0 }
-    }
-
-    /// Adds bytes, split at any position.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let Self { decoder, kept, dropped } = self;
-        decoder.decode(bytes, |more| *dropped += count(kept.take(more)));
-    }
-
-    /// Ends the stream. An incomplete character at the end becomes U+FFFD.
-    pub fn finish(&mut self) {
-        let Self { decoder, kept, dropped } = self;
-        decoder.finish(|more| *dropped += count(kept.take(more)));
-    }
-
-    /// Returns the first characters.
-    pub fn text(&self) -> &str {
-        self.kept.text()
-    }
-
-    /// Number of characters that are not in [`text`](Self::text).
-    pub fn dropped_chars(&self) -> u64 {
-        self.dropped
+impl Ends {
+    fn push(&mut self, more: &str) {
+        self.chars += count(more);
+        let rest = self.head.take(more);
+        self.tail.push(rest);
     }
 }
 
@@ -244,50 +238,45 @@ mod tests {
         slots.windows(2).map(|ends| bytes[ends[0]..ends[1]].to_vec()).collect()
     }
 
-    fn tail_of(pieces: &[Vec<u8>], max_chars: usize) -> (String, u64) {
-        let mut tail = Tail::new(max_chars);
+    fn part_of(pieces: &[Vec<u8>], keep: Keep, max_chars: usize) -> (String, String, u64) {
+        let mut part = Part::new(keep, max_chars);
         for piece in pieces {
-            tail.push(piece);
+            part.push(piece);
         }
-        tail.finish();
-        (tail.text().to_owned(), tail.dropped_chars())
-    }
-
-    fn head_of(pieces: &[Vec<u8>], max_chars: usize) -> (String, u64) {
-        let mut head = Head::new(max_chars);
-        for piece in pieces {
-            head.push(piece);
-        }
-        head.finish();
-        (head.text().to_owned(), head.dropped_chars())
+        part.finish();
+        (part.head().to_owned(), part.tail().to_owned(), part.dropped_chars())
     }
 
     #[test]
     fn a_character_split_over_two_chunks_is_joined() {
-        let mut tail = Tail::new(3);
+        let mut tail = Part::new(Keep::Tail, 3);
         tail.push(b"ab\xf0\x9f");
-        assert_eq!((tail.text(), tail.dropped_chars()), ("ab", 0));
+        assert_eq!((tail.tail(), tail.dropped_chars()), ("ab", 0));
         tail.push(b"\x98\x80c");
-        assert_eq!((tail.text(), tail.dropped_chars()), ("b\u{1f600}c", 1));
+        assert_eq!((tail.tail(), tail.dropped_chars()), ("b\u{1f600}c", 1));
     }
 
     #[test]
     fn an_incomplete_character_at_the_end_is_replaced() {
-        let mut tail = Tail::new(9);
+        let mut tail = Part::new(Keep::Tail, 9);
         tail.push(b"a\xe2\x82");
-        assert_eq!(tail.text(), "a");
+        assert_eq!(tail.tail(), "a");
         tail.finish();
-        assert_eq!(tail.text(), "a\u{fffd}");
+        assert_eq!(tail.tail(), "a\u{fffd}");
     }
 
     #[test]
     fn the_memory_for_a_long_stream_is_limited() {
-        let mut tail = Tail::new(1000);
+        let mut tail = Part::new(Keep::Tail, 1000);
         for at in 0..10_000_u32 {
             tail.push(format!("{at:0100}é").as_bytes());
         }
-        assert!(tail.kept.text.capacity() <= 1000 * CHAR_BYTES * SLACK * 2, "{}", tail.kept.text.capacity());
-        assert_eq!(tail.text().chars().count(), 1000);
+        assert!(
+            tail.kept.tail.text.capacity() <= 1000 * CHAR_BYTES * SLACK * 2,
+            "{}",
+            tail.kept.tail.text.capacity()
+        );
+        assert_eq!(tail.tail().chars().count(), 1000);
         assert_eq!(tail.dropped_chars(), 1_010_000 - 1000);
     }
 
@@ -308,9 +297,13 @@ mod tests {
             let omitted = total.saturating_sub(max_chars);
             let last: String = whole.chars().skip(omitted).collect();
             let first: String = whole.chars().take(max_chars).collect();
-            let pieces = pieces(&bytes, &cuts);
-            prop_assert_eq!(tail_of(&pieces, max_chars), (last, omitted as u64));
-            prop_assert_eq!(head_of(&pieces, max_chars), (first, omitted as u64));
+            let before = max_chars / 2;
+            let of_both: String = whole.chars().take(before).collect();
+            let rest: String = whole.chars().skip(before.max((before + total).saturating_sub(max_chars))).collect();
+            let (pieces, omitted) = (pieces(&bytes, &cuts), omitted as u64);
+            prop_assert_eq!(part_of(&pieces, Keep::Tail, max_chars), (String::new(), last, omitted));
+            prop_assert_eq!(part_of(&pieces, Keep::Head, max_chars), (first, String::new(), omitted));
+            prop_assert_eq!(part_of(&pieces, Keep::Both, max_chars), (of_both, rest, omitted));
         }
     }
 }

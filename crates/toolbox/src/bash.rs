@@ -61,16 +61,20 @@ impl Toolbox {
         if let Some(resumed) = &call.resumed {
             return self.resume(sandbox, resumed, wait, kept, call).await;
         }
-        let timeout = input.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        // A profile of limits has its own default.
+        let default_timeout_ms = input.limits.is_none().then_some(DEFAULT_TIMEOUT.as_millis() as u64);
         let request = StartCommand {
             script: Some(input.command),
             cwd: input.cwd,
             env: input.env,
-            timeout_ms: Some(timeout.as_millis() as u64),
+            timeout_ms: input.timeout_ms.or(default_timeout_ms),
             // It keeps running when the call returns before its end.
             detached: Some(true),
             save_output: Some(true),
             capture: input.capture,
+            read_only: input.read_only,
+            limits: input.limits,
+            debug: input.debug,
             ..StartCommand::default()
         };
         let began = Instant::now();
@@ -242,7 +246,7 @@ impl Toolbox {
         waited: Waited,
         denied: DeniedHosts<'_>,
     ) -> Result<Reply, Error> {
-        let ended = match waited {
+        let mut ended = match waited {
             Waited::MustAsk => return Ok(denied.pending(reading.start).into()),
             Waited::Ended(ended) => Some(ended),
             Waited::StillRunning => None,
@@ -255,8 +259,9 @@ impl Toolbox {
         if ended.is_some() {
             reading.stdout.finish();
             reading.stderr.finish();
+            reading.trace.finish();
         }
-        let (stdout, stderr) = (reading.stdout.shown(), reading.stderr.shown());
+        let (stdout, stderr, trace) = (reading.stdout.shown(), reading.stderr.shown(), reading.trace.shown());
         let is_whole = stdout.omitted.is_nothing() && stderr.omitted.is_nothing();
         let output_path = ended.as_ref().and_then(|ended| ended.output_path.clone());
         let output_complete = match &ended {
@@ -267,6 +272,9 @@ impl Toolbox {
         let location = output_path.as_deref();
         let has_failed = ended.as_ref().is_some_and(|ended| ended.exit_code != 0);
         let is_error = has_failed && denied.are_unapprovable();
+        let (limit_exceeded, read_only_violation) = ended
+            .as_mut()
+            .map_or((None, None), |it| (it.limit_exceeded.take(), it.read_only_violation.take()));
         let result = output::CommandResult {
             command_id: reading.command,
             running: ended.is_none(),
@@ -277,10 +285,13 @@ impl Toolbox {
             truncated: !is_whole,
             stdout: stdout.with_notice(location),
             stderr: stderr.with_notice(location),
+            trace: Some(trace.with_notice(None)).filter(|trace| !trace.is_empty()),
             stages: stages::shown(reading.stages),
             output_path,
             output_complete,
             denied_hosts: denied.into_output(),
+            limit_exceeded,
+            read_only_violation,
         };
         Ok(Reply { is_error, ..Reply::new(text_of(&result), &result) })
     }

@@ -2,6 +2,8 @@
 
 use sandbox_api::ErrorCode;
 
+use crate::InvalidOutput;
+
 /// Why a tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -110,6 +112,12 @@ pub enum Error {
         #[from]
         source: sandbox_client::Error,
     },
+}
+
+impl From<InvalidOutput> for Error {
+    fn from(InvalidOutput { field, problem }: InvalidOutput) -> Self {
+        Self::Argument { field, problem }
+    }
 }
 
 impl Error {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::KeptPart;
+
 /// `bash`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -27,6 +29,12 @@ pub(crate) struct Bash {
     pub(crate) background: Option<bool>,
     /// `stages` reports the exit code of each stage of the last pipeline, and what it writes to the next stage.
     pub(crate) capture: Option<String>,
+    /// Makes the workspace read-only for the command.
+    pub(crate) read_only: Option<bool>,
+    /// Limits of what the command may use: `strict`, `normal` or `permissive`. They have time limits of their own.
+    pub(crate) limits: Option<String>,
+    /// Returns the commands that bash runs, as `set -x` does, apart from standard error.
+    pub(crate) debug: Option<bool>,
     /// What the result has of a long output.
     pub(crate) output: Option<OutputPart>,
 }
@@ -43,15 +51,6 @@ pub(crate) struct OutputPart {
     /// The same in tokens of a language model, of 4 characters each. Not together with `maxChars`.
     #[schemars(range(min = 1, max = 5000))]
     pub(crate) max_tokens: Option<u64>,
-}
-
-/// The part of a long output that is kept.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum KeptPart {
-    Head,
-    Tail,
-    Both,
 }
 
 /// `bash_output`

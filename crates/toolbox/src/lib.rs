@@ -20,6 +20,7 @@ mod files;
 mod host_root;
 mod images;
 mod input;
+mod kept;
 mod keys;
 mod output;
 mod profile;
@@ -43,6 +44,7 @@ pub use approval::{Answer, Approval, Pending, Question, Questions, Resume, Resum
 pub use definition::{Definition, Hints, Tool};
 pub use error::Error;
 pub use host_root::HostRoot;
+pub use kept::{InvalidOutput, KeptPart};
 pub use profile::Profile;
 pub use reply::{Block, Reply};
 pub use resource_watch::ResourceWatch;

@@ -1,6 +1,6 @@
 //! Structured results of the tools. Each has an output schema.
 
-use sandbox_api::command::EndReason;
+use sandbox_api::command::{self, EndReason};
 use sandbox_api::{CommandId, TerminalId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -31,6 +31,9 @@ pub(crate) struct CommandResult {
     pub(crate) stdout: String,
     /// Standard error, likewise.
     pub(crate) stderr: String,
+    /// The commands that bash ran, with `debug`. Absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
     /// The stages of the last pipeline, with `capture`. Absent if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -47,6 +50,44 @@ pub(crate) struct CommandResult {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub(crate) denied_hosts: Vec<DeniedHost>,
+    /// The limit of `limits` that the command has exceeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit_exceeded: Option<LimitExceeded>,
+    /// The first write that a command with `readOnly` was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) read_only_violation: Option<ReadOnlyViolation>,
+}
+
+/// A limit that a command has exceeded.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LimitExceeded {
+    /// `cpuMs`, `processes`, `outputBytes` or `loopIterations`.
+    pub(crate) limit: String,
+    /// Value of the limit.
+    pub(crate) value: u64,
+}
+
+impl From<command::LimitExceeded> for LimitExceeded {
+    fn from(command::LimitExceeded { limit, value }: command::LimitExceeded) -> Self {
+        Self { limit, value }
+    }
+}
+
+/// A write to the workspace that was refused.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReadOnlyViolation {
+    /// `write`, `create`, `delete`, `rename` or `link` (a hard link).
+    pub(crate) operation: String,
+    /// Path relative to the workspace.
+    pub(crate) path: String,
+}
+
+impl From<command::ReadOnlyViolation> for ReadOnlyViolation {
+    fn from(command::ReadOnlyViolation { operation, path }: command::ReadOnlyViolation) -> Self {
+        Self { operation, path }
+    }
 }
 
 /// A stage of a pipeline.

@@ -10,7 +10,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let token = std::env::var("SANDBOXD_ADMIN_TOKEN").unwrap_or_default();
     let app = App::builder().sandboxd(&url, &token).build()?;
     let tools = app.toolkit(Decision::Enabled, ChatKey::chat("42")?)?;
-    let output = tools.bash_whole(BashInput { command }, CancellationToken::new()).await?;
+    let output = tools.bash_whole(BashInput { command, ..BashInput::default() }, CancellationToken::new()).await?;
     print!("{}", output.stdout);
     eprint!("{}", output.stderr);
     std::process::exit(output.exit_code)

@@ -6,17 +6,14 @@ use output_text::{Excerpt, Keep};
 use sandbox_api::command::{EndReason, Output, PipelineStage, Record, StageRecord};
 use sandbox_api::{CommandId, SandboxId};
 
-use crate::Error;
-use crate::input::{KeptPart, OutputPart};
+use crate::input::OutputPart;
 use crate::progress::LastLine;
+use crate::{Error, kept, output};
 
 /// Maximum number of characters of standard output, and of standard error. A result has its output twice, as text and
 /// as JSON: about 20,000 tokens together, and less than 700 KiB even if every character is escaped.
 pub(crate) const MAX_STDOUT_CHARS: usize = 20_000;
 pub(crate) const MAX_STDERR_CHARS: usize = 10_000;
-
-/// Characters of a token of a language model, estimated.
-const CHARS_PER_TOKEN: u64 = 4;
 
 /// What a result has of a long output.
 #[derive(Debug, Clone, Copy)]
@@ -29,26 +26,10 @@ impl Kept {
     /// Checks what a call requests.
     pub(super) fn of(part: Option<OutputPart>) -> Result<Self, Error> {
         let part = part.unwrap_or_default();
-        let keep = match part.keep {
-            Some(KeptPart::Head) => Keep::Head,
-            Some(KeptPart::Tail) => Keep::Tail,
-            Some(KeptPart::Both) | None => Keep::Both,
-        };
-        let (field, value, chars_each) = match (part.max_chars, part.max_tokens) {
-            (Some(_), Some(_)) => return Err(problem("output", "has both maxChars and maxTokens".into())),
-            (None, Some(tokens)) => ("output.maxTokens", tokens, CHARS_PER_TOKEN),
-            (chars, None) => ("output.maxChars", chars.unwrap_or(MAX_STDOUT_CHARS as u64), 1),
-        };
-        let max = MAX_STDOUT_CHARS as u64 / chars_each;
-        if !(1..=max).contains(&value) {
-            return Err(problem(field, format!("must be from 1 to {max}")));
-        }
-        Ok(Self { keep, max_chars: (value * chars_each) as usize })
+        let keep = part.keep.map_or(Keep::Both, Keep::from);
+        let max_chars = kept::requested_chars(part.max_chars, part.max_tokens, MAX_STDOUT_CHARS)?;
+        Ok(Self { keep, max_chars })
     }
-}
-
-fn problem(field: &'static str, problem: String) -> Error {
-    Error::Argument { field, problem }
 }
 
 /// How a command ended.
@@ -59,6 +40,8 @@ pub(super) struct Ended {
     pub(super) duration_ms: u64,
     pub(super) output_path: Option<String>,
     pub(super) output_complete: Option<bool>,
+    pub(super) limit_exceeded: Option<output::LimitExceeded>,
+    pub(super) read_only_violation: Option<output::ReadOnlyViolation>,
     /// Whether the sandbox may have been denied a connection since the command started.
     pub(super) may_be_denied: bool,
 }
@@ -73,6 +56,8 @@ pub(super) struct Reading {
     pub(super) position: u64,
     pub(super) stdout: Excerpt,
     pub(super) stderr: Excerpt,
+    /// The commands that bash runs, if they are reported.
+    pub(super) trace: Excerpt,
     pub(super) stages: Vec<PipelineStage>,
     pub(super) last_line: LastLine,
     /// Whether the daemon no longer had a part of the output.
@@ -89,6 +74,7 @@ impl Reading {
             position,
             stdout: Excerpt::new(keep, max_chars),
             stderr: Excerpt::new(keep, max_chars.min(MAX_STDERR_CHARS)),
+            trace: Excerpt::new(keep, max_chars.min(MAX_STDERR_CHARS)),
             stages: Vec::new(),
             last_line: LastLine::default(),
             is_incomplete: false,
@@ -106,7 +92,10 @@ impl Reading {
                 self.position = output.seq;
                 add(&mut self.stderr, &mut self.last_line, &output);
             }
-            Record::Trace(output) => self.position = output.seq,
+            Record::Trace(output) => {
+                self.position = output.seq;
+                self.trace.push(&bytes_of(&output));
+            }
             Record::Stage(StageRecord { seq, stage }) => {
                 self.position = seq;
                 self.stages.push(stage);
@@ -124,6 +113,8 @@ impl Reading {
                 output_path,
                 output_complete,
                 denials,
+                limit_exceeded,
+                read_only_violation,
                 ..
             } => {
                 let may_be_denied = denials != Some(0);
@@ -134,6 +125,8 @@ impl Reading {
                     duration_ms,
                     output_path,
                     output_complete,
+                    limit_exceeded: limit_exceeded.map(output::LimitExceeded::from),
+                    read_only_violation: read_only_violation.map(output::ReadOnlyViolation::from),
                     may_be_denied,
                 });
             }
@@ -165,6 +158,7 @@ fn decode(base64: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeptPart;
 
     #[test]
     fn what_is_kept_is_checked() {

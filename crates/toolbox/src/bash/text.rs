@@ -14,7 +14,21 @@ pub(super) fn text_of(result: &output::CommandResult) -> String {
         }
         text.push_str(&result.stderr);
     }
+    if let Some(trace) = &result.trace {
+        end_line(&mut text);
+        text.push_str("[trace]\n");
+        text.push_str(trace);
+    }
     let command = &result.command_id;
+    let exceeded = result.limit_exceeded.as_ref();
+    let exceeded = exceeded.map(|it| format!("[the limit of {} {} was exceeded]", it.value, it.limit));
+    let violation = result.read_only_violation.as_ref();
+    let violation = violation.map(|it| {
+        format!(
+            "[the workspace is read-only for this command: `{}` of {} was refused]",
+            it.operation, it.path
+        )
+    });
     let ending = match (result.exit_code, result.reason) {
         (None, _) => Some(format!("[{command} is still running: call bash_output for more]")),
         (Some(0), Some(EndReason::Exited)) if !text.is_empty() => None,
@@ -33,7 +47,7 @@ pub(super) fn text_of(result: &output::CommandResult) -> String {
     let denied = result.denied_hosts.iter();
     let denied = denied.map(|it| format!("[{} on port {} was denied: {}]", it.host, it.port, it.message));
     let stages = result.stages.iter().map(stages::text);
-    for line in stages.chain(ending).chain(denied) {
+    for line in stages.chain(exceeded).chain(violation).chain(ending).chain(denied) {
         end_line(&mut text);
         text.push_str(&line);
     }
@@ -60,11 +74,14 @@ mod tests {
             duration_ms: None,
             stdout: stdout.into(),
             stderr: stderr.into(),
+            trace: None,
             stages: Vec::new(),
             truncated: false,
             output_path: None,
             output_complete: None,
             denied_hosts: Vec::new(),
+            limit_exceeded: None,
+            read_only_violation: None,
         })
     }
 

@@ -3,12 +3,29 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::KeptPart;
+
 /// `bash`
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BashInput {
     /// The bash command or script to run.
     pub command: String,
+    /// What the result has of a long output. For the app that makes the call: the model has no such argument.
+    #[serde(skip)]
+    pub output: Option<OutputPart>,
+}
+
+/// What a result has of a long output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutputPart {
+    /// Which part is kept. The default depends on the result: a stream of values shows the end, a single one the beginning.
+    pub keep: Option<KeptPart>,
+    /// Maximum number of characters of standard output, by default and at most
+    /// [`max_stdout_chars`](super::OutputLimits::max_stdout_chars).
+    pub max_chars: Option<u64>,
+    /// The same in tokens of a language model, of 4 characters each. Not together with `max_chars`.
+    pub max_tokens: Option<u64>,
 }
 
 /// `readFile`

@@ -8,9 +8,9 @@ mod output;
 
 use sandbox_api::WORKSPACE;
 
-pub use input::{BashInput, ReadFileInput, SandboxUrlInput, WriteFileInput};
+pub use input::{BashInput, OutputPart, ReadFileInput, SandboxUrlInput, WriteFileInput};
 pub use output::{
-    BashOutput, CANCELLED, FileContent, OutputLimits, RUNNING, SandboxUrl, TIMED_OUT, Tails, Written, notice,
+    BashOutput, CANCELLED, FileContent, OutputLimits, Parts, RUNNING, SandboxUrl, TIMED_OUT, Written, notice,
 };
 
 use crate::definition::{CHANGES, READS, schema};

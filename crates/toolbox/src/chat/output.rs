@@ -1,9 +1,12 @@
 //! Results of the tools.
 
-use output_text::Tail;
+use output_text::{Keep, Part};
 use sandbox_api::command::EndReason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::OutputPart;
+use crate::{InvalidOutput, kept};
 
 /// Exit code of a command that still runs.
 pub const RUNNING: i32 = -1;
@@ -19,9 +22,9 @@ pub const CANCELLED: i32 = 130;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BashOutput {
-    /// End of standard output, at most as many characters as configured.
+    /// End of standard output, or the part that the call requested. At most as many characters as configured.
     pub stdout: String,
-    /// End of standard error, followed by a notice if the command did not end by itself.
+    /// The same of standard error, followed by a notice if the command did not end by itself.
     pub stderr: String,
     /// Exit code, as a shell would report it. -1 while the command runs.
     pub exit_code: i32,
@@ -63,19 +66,35 @@ pub struct OutputLimits {
     pub max_stderr_chars: usize,
 }
 
-/// Ends of both streams of a command.
+/// The kept parts of a command's streams.
 #[derive(Debug)]
-pub struct Tails {
-    /// End of standard output.
-    pub stdout: Tail,
-    /// End of standard error.
-    pub stderr: Tail,
+pub struct Parts {
+    /// Of standard output.
+    pub stdout: Part,
+    /// Of standard error.
+    pub stderr: Part,
 }
 
-impl Tails {
-    /// Creates the ends of empty streams.
-    pub fn new(limits: OutputLimits) -> Self {
-        Self { stdout: Tail::new(limits.max_stdout_chars), stderr: Tail::new(limits.max_stderr_chars) }
+impl Parts {
+    /// Creates the parts of empty streams.
+    pub fn new(keep: Keep, limits: OutputLimits) -> Self {
+        let OutputLimits { max_stdout_chars, max_stderr_chars } = limits;
+        Self { stdout: Part::new(keep, max_stdout_chars), stderr: Part::new(keep, max_stderr_chars) }
+    }
+
+    /// Creates the parts that a call requests. `keep` applies if it does not choose.
+    ///
+    /// # Errors
+    ///
+    /// If it requests more characters of standard output than `limits` permits, or none.
+    pub fn requested(
+        requested: Option<OutputPart>,
+        keep: Keep,
+        limits: OutputLimits,
+    ) -> Result<Self, InvalidOutput> {
+        let OutputPart { keep: part, max_chars, max_tokens } = requested.unwrap_or_default();
+        let max_stdout_chars = kept::requested_chars(max_chars, max_tokens, limits.max_stdout_chars)?;
+        Ok(Self::new(part.map_or(keep, Keep::from), OutputLimits { max_stdout_chars, ..limits }))
     }
 
     /// Total number of characters received.
@@ -85,10 +104,10 @@ impl Tails {
 
     /// Value of a command that still runs.
     pub fn so_far(&self) -> BashOutput {
-        let truncated = |tail: &Tail| Some(tail.dropped_chars()).filter(|dropped| *dropped > 0);
+        let truncated = |part: &Part| Some(part.dropped_chars()).filter(|dropped| *dropped > 0);
         BashOutput {
-            stdout: self.stdout.text().to_owned(),
-            stderr: self.stderr.text().to_owned(),
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
             exit_code: RUNNING,
             stdout_truncated_chars: truncated(&self.stdout),
             stderr_truncated_chars: truncated(&self.stderr),

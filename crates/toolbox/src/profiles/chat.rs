@@ -1,5 +1,6 @@
 //! The tools of [`chat`](crate::chat), executed over sandboxd's API.
 
+use output_text::Keep;
 use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_client::WriteOptions;
@@ -7,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::bash::{DEFAULT_TIMEOUT, MAX_STDERR_CHARS, MAX_STDOUT_CHARS};
 use crate::chat::{
-    self, BashInput, DescriptionContext, FileContent, OutputLimits, ReadFileInput, SandboxUrlInput,
-    TIMED_OUT, Tails, Tool, WriteFileInput, Written,
+    self, BashInput, DescriptionContext, FileContent, OutputLimits, Parts, ReadFileInput, SandboxUrlInput,
+    TIMED_OUT, Tool, WriteFileInput, Written,
 };
 use crate::run::Stream;
 use crate::sandboxes::PORTS;
@@ -86,15 +87,15 @@ impl Toolbox {
             timeout_ms: Some(DEFAULT_TIMEOUT.as_millis() as u64),
             ..StartCommand::default()
         };
-        let mut tails = Tails::new(OUTPUT);
+        let mut parts = Parts::new(Keep::Tail, OUTPUT);
         let end = self
             .run_to_end(sandbox, &request, call, |stream, bytes| match stream {
-                Stream::Stdout => tails.stdout.push(bytes),
-                Stream::Stderr => tails.stderr.push(bytes),
+                Stream::Stdout => parts.stdout.push(bytes),
+                Stream::Stderr => parts.stderr.push(bytes),
             })
             .await?;
         let exit_code = if end.reason == EndReason::Timeout { TIMED_OUT } else { end.exit_code };
         let notice = chat::notice(end.reason, DEFAULT_TIMEOUT.as_millis());
-        Ok(Reply::json(&tails.at_end(exit_code, notice.as_deref())))
+        Ok(Reply::json(&parts.at_end(exit_code, notice.as_deref())))
     }
 }

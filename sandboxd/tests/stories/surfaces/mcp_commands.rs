@@ -45,6 +45,36 @@ async fn the_stages_of_a_pipeline_are_in_the_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_can_be_limited_read_only_and_traced() {
+    let daemon = Daemon::start().await;
+    let client = Mcp::of(&daemon).in_session("limited");
+    let looping = json!({ "command": "while true; do x=1; done", "limits": "strict" });
+    let called = client.call("bash", looping).await;
+    assert_eq!(called.structured["limitExceeded"], json!({ "limit": "loopIterations", "value": 100 }));
+    assert!(called.text.contains("the limit of 100 loopIterations was exceeded"), "{}", called.text);
+    // The profile has a time limit of its own.
+    let slow = client.result("bash", json!({ "command": "sleep 60", "limits": "strict" })).await;
+    assert_eq!((&slow["exitCode"], &slow["reason"]), (&124.into(), &"timeout".into()));
+    let called = client.call("bash", json!({ "command": "echo a > file", "readOnly": true })).await;
+    let violation = json!({ "operation": "create", "path": "file" });
+    assert_eq!(called.structured["readOnlyViolation"], violation, "{}", called.text);
+    assert!(called.text.contains("read-only for this command: `create` of file"), "{}", called.text);
+    let called = client.call("bash", json!({ "command": "a=1\necho $a", "debug": true })).await;
+    assert_eq!(called.text, "1\n[trace]\n+ a=1\n+ echo 1\n");
+    assert_eq!(
+        (&called.structured["trace"], &called.structured["stderr"]),
+        (&"+ a=1\n+ echo 1\n".into(), &"".into())
+    );
+    let plain = client.result("bash", json!({ "command": "true" })).await;
+    for field in ["limitExceeded", "readOnlyViolation", "trace"] {
+        assert_eq!(plain.get(field), None);
+    }
+    let refused = client.call("bash", json!({ "command": "true", "limits": "none" })).await;
+    assert!(refused.is_error && refused.text.contains("`limits`"), "{}", refused.text);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_command_returns_and_continues() {
     let daemon = Daemon::start().await;
     let client = Mcp::of(&daemon).in_session("long");

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use output_text::Keep;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::bash::{self, quoted};
-use crate::tools::{Error, Result, Toolkit};
+use crate::tools::output::Parts;
+use crate::tools::{Error, OutputLimits, Result, Toolkit};
 
 /// Maximum number of entries.
 const MAX_ENTRIES: usize = 500;
@@ -23,11 +25,10 @@ impl Toolkit {
     /// Lists a directory. `None` if the path is not one.
     pub(super) async fn entries(&self, path: &str) -> Result<Option<String>> {
         let limits = self.limits();
-        let mut output = limits.output;
-        output.max_stdout_chars = MAX_CHARS;
+        let parts = Parts::new(Keep::Head, OutputLimits { max_stdout_chars: MAX_CHARS, ..limits.output });
         let script = script_of(path);
         let listed =
-            bash::whole(self.start_script(script), limits.timeout, output, CancellationToken::new()).await?;
+            bash::whole(self.start_script(script), limits.timeout, parts, CancellationToken::new()).await?;
         match listed.exit_code {
             NO_DIRECTORY => Ok(None),
             0 => Ok(Some(shown(&listed.stdout, None))),
