@@ -11,6 +11,7 @@
 mod approval;
 mod framing;
 mod http_server;
+mod logging;
 mod pipe;
 mod profile;
 mod progress;

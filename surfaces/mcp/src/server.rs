@@ -15,6 +15,7 @@ use surface_caller::{Caller, Callers, Conversation};
 use toolbox::{Approval, Block, Call, Definition, Memory, Reply, Resumed, Tool, Toolbox};
 
 use crate::approval::{self, Elicitations, Era};
+use crate::logging::{self, LogLevel, SetLevel};
 use crate::profile;
 use crate::progress::Notifier;
 use crate::resources;
@@ -49,11 +50,13 @@ pub struct Server {
     watches: Watches,
     /// Subscriptions of this connection.
     subscriptions: Arc<Subscriptions>,
+    /// Log level of this connection.
+    log_level: Arc<LogLevel>,
 }
 
 impl Server {
     pub(crate) fn new(source: Source, memory: Memory, watches: Watches, seal: Seal) -> Self {
-        Self { source, memory, seal, watches, subscriptions: Arc::default() }
+        Self { source, memory, seal, watches, subscriptions: Arc::default(), log_level: Arc::default() }
     }
 
     fn toolbox(&self, context: &RequestContext<RoleServer>) -> Result<(Toolbox, Option<String>), String> {
@@ -111,7 +114,7 @@ impl ServerHandler for Server {
             .enable_resources_subscribe()
             .enable_prompts()
             .enable_completions();
-        let mut info = ServerConfig::new(capabilities.build());
+        let mut info = ServerConfig::new(logging::declared(capabilities.build()));
         info.server_info = implementation;
         info.instructions = Some(INSTRUCTIONS.into());
         info
@@ -160,6 +163,11 @@ impl ServerHandler for Server {
             }
             None => Err(resources::not_found(&request.uri)),
         }
+    }
+
+    async fn set_level(&self, request: SetLevel, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.log_level.set(request);
+        Ok(())
     }
 
     async fn subscribe(
@@ -238,6 +246,7 @@ impl ServerHandler for Server {
             .call(&request.name, arguments, &call)
             .await
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        self.log_level.report(&context, &reply).await;
         match reply.pending.take() {
             Some(pending) => {
                 Ok(approval::input_required(&pending.resume, self.seal.close(&pending.resume, &binding))

@@ -29,8 +29,17 @@ async fn agent_pid(sandbox: &SandboxId) -> Pid {
 
 /// Resident memory of this process, which contains the daemon, in KiB.
 pub(crate) fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    memory_kib("self", "VmRSS:")
+}
+
+/// The most resident memory that a process has had, in KiB.
+pub(crate) fn peak_kib(pid: u32) -> u64 {
+    memory_kib(&pid.to_string(), "VmHWM:")
+}
+
+fn memory_kib(process: &str, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().trim_end_matches("kB").trim().parse().unwrap()
 }
 

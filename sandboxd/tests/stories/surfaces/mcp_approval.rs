@@ -297,3 +297,37 @@ async fn a_client_that_cannot_ask_gets_an_error_that_names_the_host() {
     assert_eq!(answer["result"]["structuredContent"]["running"], true, "no client waits for it: {answer}");
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_wants_warnings_gets_one_for_each_denied_host() {
+    let Some(_sink) = Sink::open() else { return };
+    let daemon = Daemon::start_in(home()).await;
+    let modern = Conversation::new(&daemon, Mcp::of(&daemon).in_session("modern"), true).await;
+    let command = json!({ "command": ONCE });
+    let warnings = async |level: Value| {
+        let called = modern.client.call_with("bash", command.clone(), level).await;
+        let sent = called.notifications.into_iter();
+        sent.filter(|sent| sent["method"] == "notifications/message").collect::<Vec<Value>>()
+    };
+    let level = |level: &str| json!({ "io.modelcontextprotocol/logLevel": level });
+    assert_eq!(warnings(json!({})).await.len(), 0);
+    assert_eq!(warnings(level("error")).await.len(), 0);
+    let warned = warnings(level("info")).await;
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    let params = &warned[0]["params"];
+    assert_eq!((&params["level"], &params["logger"]), (&"warning".into(), &"network".into()));
+    assert_eq!(params["data"]["host"], "a.example");
+
+    let legacy = Mcp::of(&daemon).legacy().await.in_session("legacy");
+    let legacy = Conversation::new(&daemon, legacy, false).await;
+    let mut listener = Messages::of(legacy.client.listen().await);
+    let set = legacy.client.ask("logging/setLevel", json!({ "level": "warning" })).await;
+    assert_eq!(set["result"], json!({}), "{set}");
+    legacy.client.call("bash", command.clone()).await;
+    let warned = listener.next_with("method").await;
+    assert_eq!(
+        (&warned["method"], &warned["params"]["data"]["host"]),
+        (&"notifications/message".into(), &"a.example".into())
+    );
+    daemon.stop().await;
+}

@@ -177,7 +177,7 @@ impl Mcp {
         self.call_with(tool, arguments, json!({ "progressToken": "p" })).await
     }
 
-    async fn call_with(&self, tool: &str, arguments: Value, meta: Value) -> Called {
+    pub(super) async fn call_with(&self, tool: &str, arguments: Value, meta: Value) -> Called {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
         let response = self.request("tools/call", params).send().await.unwrap();
         let (answer, notifications) = messages(response).await;

@@ -34,6 +34,11 @@ impl Host {
         Self { child, stdin, lines }
     }
 
+    /// Id of the program's process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     /// The process of the program.
     pub(super) fn into_child(self) -> Child {
         self.child
