@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hop_by_hop::is_upgrade;
+use jiff::Timestamp;
 use listen::slot::ConnectionSlot;
 use sandbox_api::TOKEN_HEADER;
 
@@ -187,7 +188,8 @@ impl<'a> Given<'a> {
         if self.is_repeated {
             return None;
         }
-        let mut names = self.tokens.iter().map(|given| state.tool_tokens.name_of(given));
+        let now = Timestamp::now();
+        let mut names = self.tokens.iter().map(|given| state.tool_tokens.name_of(given, now));
         let name = names.next()??;
         names.all(|other| other == Some(name)).then(|| name.into())
     }

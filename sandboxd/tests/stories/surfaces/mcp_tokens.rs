@@ -5,7 +5,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::mcp_client::Mcp;
-use crate::support::harness::{Daemon, Home};
+use crate::support::harness::{Daemon, Home, until};
 use crate::support::http::{Answer, HttpClient};
 
 /// A home with the tool tokens `ann-token` and `bob-token`.
@@ -34,6 +34,33 @@ async fn every_token_has_its_own_sandboxes() {
     for stranger in [bob.in_session("1"), ann.in_session("1").with("x-openwebui-user-id", "eve")] {
         assert_eq!(stranger.output("ls").await, "");
     }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_token_is_rejected_on_every_surface_and_in_open_sessions() {
+    let home = home_with_tokens();
+    let path = home.path().join("tool-tokens");
+    let expires = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(8);
+    let lines = std::fs::read_to_string(&path).unwrap();
+    let with_time = |line: &str| {
+        if line.starts_with("bob") { format!("{line} {expires}\n") } else { format!("{line}\n") }
+    };
+    std::fs::write(&path, lines.lines().map(with_time).collect::<String>()).unwrap();
+    let daemon = Daemon::start_in(home).await;
+    let [ann, bob] = ["ann-token", "bob-token"].map(|token| Mcp::at(&daemon.base, token));
+    let (ann, legacy) = (ann.in_session("1"), bob.legacy().await);
+    let bob = bob.in_session("1");
+    assert_eq!(bob.output("echo valid").await, "valid\n");
+    let rejects = async || bob.request("tools/list", json!({})).send().await.unwrap().status() == 401;
+    until("the token has expired", rejects).await;
+    assert!(jiff::Timestamp::now() >= expires);
+    assert_eq!(legacy.request("ping", json!({})).send().await.unwrap().status(), 401);
+    for path in ["/tools/openapi.json", "/tools/bash", "/open-terminal/api/config"] {
+        let request = reqwest::Client::new().post(format!("{}{path}", daemon.base)).bearer_auth("bob-token");
+        assert_eq!(request.send().await.unwrap().status(), 401, "{path}");
+    }
+    assert_eq!(ann.output("echo valid").await, "valid\n");
     daemon.stop().await;
 }
 
