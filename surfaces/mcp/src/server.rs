@@ -4,10 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InputResponses,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, Tool as McpTool, ToolAnnotations, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
+    ErrorCode, Implementation, InputResponses, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    Tool as McpTool, ToolAnnotations, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -31,6 +32,20 @@ static TOOLS: LazyLock<Vec<McpTool>> = LazyLock::new(|| {
     let tools = Tool::ALL.into_iter().chain(Tool::WITH_ROOT);
     tools.map(|tool| to_mcp(tool.definition())).collect()
 });
+
+/// Requests that the server answers and that have parameters.
+const WITH_PARAMETERS: [&str; 10] = [
+    "completion/complete",
+    "initialize",
+    "logging/setLevel",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "tools/call",
+    "tools/list",
+];
 
 /// How calls find their caller.
 #[derive(Clone)]
@@ -168,6 +183,18 @@ impl ServerHandler for Server {
     async fn set_level(&self, request: SetLevel, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.log_level.set(request);
         Ok(())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        // A known request whose parameters cannot be read arrives here too.
+        if WITH_PARAMETERS.contains(&request.method.as_str()) {
+            return Err(invalid(&format!("the parameters of `{}` cannot be read", request.method)));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
     }
 
     async fn subscribe(

@@ -194,6 +194,10 @@ async fn messages_other_than_requests_are_rejected() {
     }
     let unknown = client.ask("nope", json!({})).await;
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    for client in [&client, &client.legacy().await] {
+        let unreadable = client.ask("tools/call", json!({ "name": "bash", "arguments": "true" })).await;
+        assert_eq!(unreadable["error"]["code"], -32602, "{unreadable}");
+    }
     daemon.stop().await;
 }
 
