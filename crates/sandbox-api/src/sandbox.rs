@@ -134,6 +134,9 @@ pub struct SandboxCreated {
     /// Names of requested fields that differ from the existing sandbox and were not applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
+    /// The engine's id of the sandbox's image: `sha256:` and 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
 }
 
 /// Lifecycle state of a sandbox.
@@ -271,6 +274,9 @@ pub struct Posture {
     pub network: String,
     /// OCI runtime.
     pub runtime: String,
+    /// The engine's id of the image: `sha256:` and 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
     /// What this host cannot enforce and what else weakens the hardening, one phrase each.
     pub unenforced: Vec<String>,
 }

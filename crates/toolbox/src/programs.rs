@@ -1,16 +1,16 @@
 //! Which programs are in the image of the tools' sandboxes, for the description of `bash`.
 //!
-//! One command in a sandbox finds out, and the result is cached. The names are those of a fixed list. The output of
-//! the command only says which of them exist, so no text of a sandbox becomes part of a description. All sandboxes that the
-//! tools open have the default image.
+//! One command in a sandbox finds out, once for each image. The names are those of a fixed list. The output of the command
+//! only says which of them exist, so no text of a sandbox becomes part of a description.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sandbox_api::SandboxId;
 use sandbox_api::command::{OutputOptions, RunCommand, StartCommand};
 use sandbox_client::Client;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// The programs that a description may name.
 const CANDIDATES: [&str; 32] = [
@@ -25,8 +25,8 @@ const VERSIONED: [&str; 2] = ["node", "python3"];
 /// Directories of the image, which commands cannot change. The workspace is not searched.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How long the result is used. Afterwards, the next sandbox that is opened is probed, because the image may have changed.
-const VALID: Duration = Duration::from_secs(3600);
+/// Maximum number of images that are remembered. Operators rebuild theirs now and then.
+const MAX_IMAGES: usize = 16;
 
 /// Time for the command, and for its request.
 const COMMAND_MS: u64 = 3000;
@@ -35,21 +35,22 @@ const REQUEST: Duration = Duration::from_secs(5);
 /// Maximum length of the command's output in characters.
 const MAX_CHARS: u64 = 4000;
 
-/// The programs of the image, once they are known.
+/// The programs of the images, once they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Programs(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    names: Vec<String>,
-    /// When they were found, or a sandbox was probed last.
-    probed_at: Option<Instant>,
+    /// The programs of each image, by its id. `None` while a sandbox of the image is probed.
+    images: HashMap<String, Option<Vec<String>>>,
+    /// Image of the sandbox that was opened last.
+    newest: String,
 }
 
 impl Programs {
-    /// Probes a sandbox, unless the programs are known.
-    pub(crate) async fn probe(&self, client: &Client, sandbox: &SandboxId) {
-        let Some(probe) = self.begin() else { return };
+    /// Probes a sandbox, unless the programs of its image are known.
+    pub(crate) async fn probe(&self, client: &Client, sandbox: &SandboxId, image_id: &str) {
+        let Some(probe) = self.begin(image_id) else { return };
         let request = RunCommand {
             command: StartCommand {
                 cmd: Some("bash".to_owned()),
@@ -70,20 +71,30 @@ impl Programs {
         }
     }
 
-    /// Begins a probe, if one is due. Only one runs at a time.
-    fn begin(&self) -> Option<ProbeGuard<'_>> {
+    /// Begins a probe, if the image has had none. Only one runs for an image at a time.
+    fn begin(&self, image_id: &str) -> Option<ProbeGuard<'_>> {
         let mut state = self.state();
-        let is_due = state.probed_at.is_none_or(|at| at.elapsed() >= VALID);
-        is_due.then(|| {
-            state.probed_at = Some(Instant::now());
-            ProbeGuard(self)
-        })
+        image_id.clone_into(&mut state.newest);
+        if state.images.contains_key(image_id) {
+            return None;
+        }
+        if state.images.len() >= MAX_IMAGES {
+            state.images.clear();
+        }
+        state.images.insert(image_id.to_owned(), None);
+        Some(ProbeGuard { programs: self, image_id: image_id.to_owned() })
     }
 
-    /// A sentence for a description. Empty if the programs are not known.
+    /// A sentence for a description, about the image of the sandbox that was opened last. Empty if its programs are not
+    /// known.
     pub(crate) fn sentence(&self) -> String {
-        let names = self.state().names.join(", ");
-        if names.is_empty() { names } else { format!(" Available programs: {names}, and more.") }
+        let state = self.state();
+        match state.images.get(&state.newest) {
+            Some(Some(names)) if !names.is_empty() => {
+                format!(" Available programs: {}, and more.", names.join(", "))
+            }
+            _ => String::new(),
+        }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -91,19 +102,24 @@ impl Programs {
     }
 }
 
-/// A probe of a sandbox. If it is dropped without a result, the next sandbox is probed.
-struct ProbeGuard<'a>(&'a Programs);
+/// A probe of a sandbox. If it is dropped without a result, the next sandbox of the image is probed.
+struct ProbeGuard<'a> {
+    programs: &'a Programs,
+    image_id: String,
+}
 
 impl ProbeGuard<'_> {
     fn finish(self, names: Vec<String>) {
-        self.0.state().names = names;
-        std::mem::forget(self);
+        self.programs.state().images.insert(self.image_id.clone(), Some(names));
     }
 }
 
 impl Drop for ProbeGuard<'_> {
     fn drop(&mut self) {
-        self.0.state().probed_at = None;
+        let images = &mut self.programs.state().images;
+        if images.get(&self.image_id) == Some(&None) {
+            images.remove(&self.image_id);
+        }
     }
 }
 
@@ -157,15 +173,28 @@ mod tests {
     }
 
     #[test]
-    fn one_sandbox_is_probed() {
+    fn one_sandbox_of_each_image_is_probed() {
         let programs = Programs::default();
         assert_eq!(programs.sentence(), "");
-        drop(programs.begin());
-        let probe = programs.begin().expect("the first one has found nothing");
-        assert!(programs.begin().is_none());
-        probe.finish(Vec::new());
-        assert!(programs.begin().is_none());
-        programs.state().names = names_in("git\njq\n");
+        drop(programs.begin("sha256:1"));
+        let probe = programs.begin("sha256:1").expect("the first one has found nothing");
+        assert!(programs.begin("sha256:1").is_none());
+        assert_eq!(programs.sentence(), "");
+        probe.finish(names_in("git\njq\n"));
+        assert!(programs.begin("sha256:1").is_none());
         assert_eq!(programs.sentence(), " Available programs: git, jq, and more.");
+        programs.begin("sha256:2").expect("it is another image").finish(names_in("git\n"));
+        assert_eq!(programs.sentence(), " Available programs: git, and more.");
+        assert!(programs.begin("sha256:1").is_none());
+        assert_eq!(programs.sentence(), " Available programs: git, jq, and more.");
+    }
+
+    #[test]
+    fn the_number_of_images_is_limited() {
+        let programs = Programs::default();
+        for number in 0..100 {
+            programs.begin(&number.to_string()).expect("it is another image").finish(names_in("git\n"));
+            assert!(programs.state().images.len() <= MAX_IMAGES);
+        }
     }
 }

@@ -228,7 +228,8 @@ impl Sandboxes {
         let request =
             CreateSandbox { session_key: key.clone(), ports: Some(PORTS.map(u32::from).to_vec()), ..request };
         let opened = client.create_or_reconnect(&request).await?;
-        self.programs.probe(client, &opened.sandbox_id).await;
+        let image_id = opened.image_id.as_deref().unwrap_or_default();
+        self.programs.probe(client, &opened.sandbox_id, image_id).await;
         remember(&self.owners, opened.sandbox_id.clone(), key.clone());
         remember(&self.known, key, opened.sandbox_id.clone());
         Ok(Opened { sandbox: opened.sandbox_id, created: opened.created })

@@ -56,6 +56,7 @@ pub(super) async fn create(
         state: SandboxState::Running,
         woken: found.woken,
         ignored,
+        image_id: found.image_id,
     }))
 }
 
@@ -271,6 +272,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
             base,
             network: posture.network,
             runtime: posture.runtime,
+            image_id: posture.image_id,
             unenforced,
         }),
     }

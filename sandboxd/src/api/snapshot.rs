@@ -147,6 +147,7 @@ pub(super) async fn fork(
         state: SandboxState::Running,
         woken: fork.woken,
         ignored: Vec::new(),
+        image_id: fork.image_id,
     });
     Ok(Json(SandboxForked { sandboxes: sandboxes.collect() }))
 }

@@ -35,5 +35,6 @@ pub(super) fn posture_of(container: &ContainerInspectResponse) -> Posture {
         nano_cpus: limit(host.nano_cpus),
         network: other.unwrap_or(network),
         runtime: host.runtime.unwrap_or_default(),
+        image_id: container.image.clone(),
     }
 }

@@ -25,6 +25,8 @@ pub struct Posture {
     pub network: String,
     /// OCI runtime.
     pub runtime: String,
+    /// The engine's id of the image, `sha256:` and 64 hexadecimal digits.
+    pub image_id: Option<String>,
 }
 
 /// The seccomp profile of a container.

@@ -97,6 +97,7 @@ fn all() -> Result<Vec<Example>, Error> {
         }))?,
         example::<SandboxCreated>(json!({
             "sandboxId": "sbx_0123456789abcdefghijkl", "created": true, "state": "running", "woken": false,
+            "imageId": "sha256:8f2c0d5e9a7b41c63d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e",
         }))?,
         example::<MakeSnapshot>(json!({ "name": "before the refactoring", "ttlMs": 86_400_000 }))?,
         example::<SnapshotMade>(snapshot_made())?,

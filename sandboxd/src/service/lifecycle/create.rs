@@ -27,6 +27,15 @@ pub struct Reconnected {
     pub woken: bool,
     /// Its current spec, which may differ from the spec of this call.
     pub spec: SandboxSpec,
+    /// The engine's id of its image.
+    pub image_id: Option<String>,
+}
+
+impl Reconnected {
+    fn new(sandbox: &Sandbox, created: bool, woken: bool) -> Self {
+        let image_id = sandbox.with_facts(|facts| facts.posture.as_ref()?.image_id.clone());
+        Self { id: sandbox.id().clone(), created, woken, spec: sandbox.labels().spec, image_id }
+    }
 }
 
 impl Lifecycle {
@@ -80,18 +89,12 @@ impl Lifecycle {
             self.block(sandbox.id());
         }
         let _mark = InUseMark::request(sandbox.activity());
-        let created = Reconnected {
-            id: sandbox.id().clone(),
-            created: true,
-            woken: false,
-            spec: sandbox.labels().spec,
-        };
-        let lifecycle = Arc::clone(self);
+        let (lifecycle, created) = (Arc::clone(self), Arc::clone(&sandbox));
         let task = self.tasks.spawn(async move {
-            lifecycle.create_or_undo(&sandbox, guard, &prepared, seed.as_deref()).await
+            lifecycle.create_or_undo(&created, guard, &prepared, seed.as_deref()).await
         });
         match task.await {
-            Ok(Ok(())) => Ok(created),
+            Ok(Ok(())) => Ok(Reconnected::new(&sandbox, true, false)),
             Ok(Err(error)) => Err(Error::CreateFailed(error)),
             Err(source) => Err(Error::Task { source }),
         }
@@ -203,8 +206,7 @@ impl Lifecycle {
         match &*state {
             State::Running(_) => {
                 self.apply(sandbox, changes).await?;
-                let id = sandbox.id().clone();
-                Ok(Some(Reconnected { id, created: false, woken, spec: sandbox.labels().spec }))
+                Ok(Some(Reconnected::new(sandbox, false, woken)))
             }
             State::Lost => Err(Error::Lost),
             State::Failed(error) => Err(Error::CreateFailed(Arc::clone(error))),

@@ -22,6 +22,10 @@ async fn twenty_creates_of_one_session_make_one_sandbox(daemon: &Daemon) {
     assert_eq!(answers.iter().filter(|answer| answer.created).count(), 1);
     assert!(answers.iter().all(|answer| answer.sandbox_id == answers[0].sandbox_id));
     assert_eq!(containers_of(daemon).await.len(), 1);
+    let image = docker().await.inspect_image("remcochat-sandbox:node24").await.unwrap().id;
+    assert!(image.is_some() && answers.iter().all(|answer| answer.image_id == image), "{answers:?}");
+    let posture = daemon.client.get(&answers[0].sandbox_id).await.unwrap().posture.unwrap();
+    assert_eq!(posture.image_id, image);
 }
 
 async fn a_killed_container_restarts_with_its_files(daemon: &Daemon) {
