@@ -4,6 +4,7 @@
 //! process or its connection to the daemon ends.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ const CHECK: Duration = Duration::from_secs(5);
 const START: Duration = Duration::from_secs(60);
 
 /// How a server is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Launch {
     /// Sandbox in which it runs.
     pub(crate) sandbox: SandboxId,
@@ -58,6 +59,16 @@ pub(crate) struct Launch {
     pub(crate) allowed: Allowed,
     /// Its registration with the daemon, if it has one. It ends with it.
     pub(crate) registered: Option<Registered>,
+}
+
+impl fmt::Debug for Launch {
+    /// Without the environment and the arguments, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sandbox, cmd, allowed, registered, .. } = self;
+        let mut launch = f.debug_struct("Launch");
+        launch.field("sandbox", sandbox).field("cmd", cmd).field("allowed", allowed);
+        launch.field("registered", registered).finish_non_exhaustive()
+    }
 }
 
 /// Identifies a registration. A name that is registered again is another one.

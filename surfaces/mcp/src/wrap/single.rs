@@ -1,6 +1,7 @@
 //! The only wrapped server of a process, and its approved tools.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +22,6 @@ use super::upstream::Upstream;
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
 
 /// Settings of a wrapped server.
-#[derive(Debug)]
 pub struct WrapOptions {
     /// Program and its arguments.
     pub command: Vec<String>,
@@ -39,6 +39,14 @@ pub struct WrapOptions {
     pub allow_elicitation: bool,
     /// Whether the server may use the host's model.
     pub allow_sampling: bool,
+}
+
+impl fmt::Debug for WrapOptions {
+    /// Without the environment and the command, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session, pins, .. } = self;
+        f.debug_struct("WrapOptions").field("session", session).field("pins", pins).finish_non_exhaustive()
+    }
 }
 
 /// Why a server cannot be wrapped.
