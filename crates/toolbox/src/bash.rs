@@ -246,7 +246,7 @@ impl Toolbox {
         waited: Waited,
         denied: DeniedHosts<'_>,
     ) -> Result<Reply, Error> {
-        let mut ended = match waited {
+        let ended = match waited {
             Waited::MustAsk => return Ok(denied.pending(reading.start).into()),
             Waited::Ended(ended) => Some(ended),
             Waited::StillRunning => None,
@@ -272,9 +272,6 @@ impl Toolbox {
         let location = output_path.as_deref();
         let has_failed = ended.as_ref().is_some_and(|ended| ended.exit_code != 0);
         let is_error = has_failed && denied.are_unapprovable();
-        let (limit_exceeded, read_only_violation) = ended
-            .as_mut()
-            .map_or((None, None), |it| (it.limit_exceeded.take(), it.read_only_violation.take()));
         let result = output::CommandResult {
             command_id: reading.command,
             running: ended.is_none(),
@@ -290,8 +287,8 @@ impl Toolbox {
             output_path,
             output_complete,
             denied_hosts: denied.into_output(),
-            limit_exceeded,
-            read_only_violation,
+            limit_exceeded: ended.as_ref().and_then(|ended| ended.limit_exceeded.clone()),
+            read_only_violation: ended.and_then(|ended| ended.read_only_violation),
         };
         Ok(Reply { is_error, ..Reply::new(text_of(&result), &result) })
     }

@@ -59,7 +59,7 @@ pub(crate) struct CommandResult {
 }
 
 /// A limit that a command has exceeded.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LimitExceeded {
     /// `cpuMs`, `processes`, `outputBytes` or `loopIterations`.
