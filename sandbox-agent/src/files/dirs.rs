@@ -3,14 +3,19 @@
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::pinned::Pinned;
+
 /// Mode that lets the owner of a directory move its contents.
-const OWNER_ONLY: u32 = 0o700;
+const OWNER_ONLY: Mode = Mode::RWXU;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Calls renameat2(2), or emulates its flags where the kernel lacks them (gVisor).
 pub(super) fn rename_with(
@@ -45,25 +50,29 @@ pub(crate) fn make_movable(parent: &Dir, name: &OsStr) {
 
 /// Opens a directory that must not be a link, and lets its owner move its contents.
 pub(super) fn open_owned(parent: &Dir, name: &Path) -> io::Result<Dir> {
-    let owner_only = || Permissions::from_mode(OWNER_ONLY);
     let dir = open_no_follow(parent, name).or_else(|error| {
-        if error.kind() != io::ErrorKind::PermissionDenied || !parent.symlink_metadata(name)?.is_dir() {
+        if error.kind() != io::ErrorKind::PermissionDenied {
             return Err(error);
         }
-        // If it has become a link, the mode of its target changes. The target belongs to the sandbox either way.
-        parent.set_permissions(name, owner_only())?;
-        open_no_follow(parent, name)
+        let pinned = Pinned::open(parent, name)?;
+        if FileType::from_raw_mode(pinned.stat().st_mode) != FileType::Directory {
+            return Err(error);
+        }
+        pinned.set_mode(OWNER_ONLY)?;
+        Ok(opened_dir(pinned.reopen(DIRECTORY)?))
     })?;
     // The directory of another user is used as it is.
-    let _ = dir.set_permissions(".", owner_only());
+    let _ = dir.set_permissions(".", Permissions::from_mode(OWNER_ONLY.as_raw_mode()));
     Ok(dir)
 }
 
 /// Opens a directory that must not be a link.
 pub(super) fn open_no_follow(parent: &Dir, name: &Path) -> io::Result<Dir> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    Ok(Dir::from_std_file(std::fs::File::from(fd)))
+    Ok(opened_dir(rustix::fs::openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?))
+}
+
+fn opened_dir(fd: OwnedFd) -> Dir {
+    Dir::from_std_file(std::fs::File::from(fd))
 }
 
 /// Opens a file of `dir` if it is a regular file.

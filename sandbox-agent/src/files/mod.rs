@@ -11,7 +11,7 @@
 //!
 //! - [`workspace`]: the directory itself; [`path`], [`info`]: paths, and the metadata of files
 //! - [`read`], [`staging`], [`journal`], [`batch`], [`edit`], [`replace`]: the content of files, and how a change is undone
-//! - [`dirs`], [`tree`], [`list`]: directories; [`walk`], [`search`], [`watch`]: everything beneath one
+//! - [`dirs`], [`pinned`], [`tree`], [`list`]: directories, and modes; [`walk`], [`search`], [`watch`]: everything beneath one
 //! - [`pack`], [`archive_input`], [`unpack`], [`merge`]: archives
 
 mod archive_input;
@@ -24,6 +24,7 @@ pub(crate) mod list;
 mod merge;
 pub(crate) mod pack;
 pub(crate) mod path;
+pub(crate) mod pinned;
 pub(crate) mod read;
 mod replace;
 mod seam;

@@ -17,8 +17,8 @@ use bytes::Bytes;
 use cap_std::fs::Dir;
 use prost::Message;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstatvfs, linkat, mkdirat, mknodat, openat,
-    renameat, statat, symlinkat, syncfs, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstatvfs, linkat, mkdirat, mknodat, openat, renameat,
+    statat, symlinkat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use snapshot_format::tree::{MODE_BITS, is_valid_name, is_valid_path};
@@ -30,6 +30,7 @@ use super::target::Target;
 use super::unreadable::Opened;
 use super::{ROOTS, Stop};
 use crate::files::dirs::{fresh_name, make_movable, remove_tree};
+use crate::files::pinned::Pinned;
 use crate::files::staging::StagingHandle;
 use crate::limits::MAX_SNAPSHOT_DEPTH;
 
@@ -222,7 +223,7 @@ impl Restore {
         let mode = Mode::from_raw_mode(entry.mode);
         let set = || {
             if !is_link {
-                chmodat(staging, &fresh, mode, AtFlags::empty())?;
+                Pinned::open(staging, &fresh)?.set_mode(mode)?;
             }
             if kind != Kind::HardLink {
                 utimensat(staging, &fresh, &times_of(entry), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -269,7 +270,8 @@ impl Restore {
             }
             Kind::Fifo | Kind::Socket => {
                 let mode = Mode::from_raw_mode(entry.mode);
-                chmodat(&level.dir, &*entry.name, mode, AtFlags::empty()).map_err(&failed)?;
+                let set = || Pinned::open(&level.dir, &*entry.name)?.set_mode(mode);
+                set().map_err(&failed)?;
                 set_times(level, entry).map_err(&failed)?;
             }
             Kind::SymbolicLink => set_times(level, entry).map_err(&failed)?,

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, openat, renameat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, openat, renameat};
 use rustix::io::Errno;
 use snapshot_format::Entry;
 use snapshot_format::tree::MODE_BITS;
@@ -14,6 +14,7 @@ use snapshot_format::tree::MODE_BITS;
 use super::level::Level;
 use super::metadata::{is_kind, set_open};
 use crate::files::dirs::fresh_name;
+use crate::files::pinned::Pinned;
 use crate::files::staging::StagingHandle;
 
 /// A file that is being written.
@@ -42,7 +43,7 @@ impl Target {
             return Ok(target(create(&level.dir, &*entry.name)?, None));
         }
         let linked = present.filter(|stat| stat.st_nlink > 1 && is_kind(stat, FileType::RegularFile));
-        let in_place = linked.map(|stat| open_writable(&level.dir, &entry.name, stat));
+        let in_place = linked.map(|_| open_writable(&level.dir, &entry.name));
         match in_place {
             // A program that runs cannot be written, but replaced.
             None | Some(Err(Errno::TXTBSY)) => {}
@@ -113,14 +114,14 @@ fn create(dir: impl AsFd, name: impl rustix::path::Arg) -> Result<File, Errno> {
 }
 
 /// Opens a file for writing that its owner may not write by its mode. Its mode is set when it is complete.
-fn open_writable(dir: &OwnedFd, name: &[u8], stat: &Stat) -> Result<File, Errno> {
+fn open_writable(dir: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let open = || openat(dir, name, flags, Mode::empty());
-    let opened = open().or_else(|error| match error {
+    let opened = openat(dir, name, flags, Mode::empty()).or_else(|error| match error {
         Errno::ACCESS => {
-            let mode = Mode::from_raw_mode(stat.st_mode & MODE_BITS);
-            chmodat(dir, name, mode | Mode::WUSR, AtFlags::empty())?;
-            open()
+            let pinned = Pinned::open(dir, name)?;
+            let mode = Mode::from_raw_mode(pinned.stat().st_mode & MODE_BITS);
+            pinned.set_mode(mode | Mode::WUSR)?;
+            pinned.reopen(flags)
         }
         error => Err(error),
     });

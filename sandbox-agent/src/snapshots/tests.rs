@@ -509,6 +509,26 @@ fn a_link_that_a_command_puts_in_the_way_leads_nowhere() {
     assert_eq!(fs::read(volume.path("workspace/d/a")).unwrap(), b"a");
 }
 
+/// A command may replace a named pipe after the snapshot that the steps begin with.
+#[test]
+fn the_mode_of_a_pipe_is_not_given_to_what_a_link_in_its_place_leads_to() {
+    use restore_step::Step as Sent;
+    let volume = Volume::new();
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("target");
+    fs::write(&target, "").unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&target, volume.path("workspace/pipe")).unwrap();
+    let kind = snapshot_format::Kind::Fifo.into();
+    let entry = Entry { name: "pipe".into(), kind, mode: 0o777, ..Entry::default() };
+    let mut restore =
+        Restore::new(volume.workspace.open_volume().unwrap(), volume.workspace.open_staging().unwrap());
+    restore.step(Sent::Enter("workspace".into())).unwrap();
+    let done = restore.step(Sent::Metadata(entry.encode_to_vec().into()));
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o600);
+    assert!(matches!(done, Err(Stop::Fault(Fault::FileFailed(_)))), "{done:?}");
+}
+
 #[test]
 fn a_restore_without_enough_space_changes_nothing() {
     let volume = Volume::new();

@@ -5,9 +5,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, chmodat, fchmod, fstat, openat};
+use rustix::fs::{Mode, OFlags, Stat, fchmod, fstat, openat};
 use rustix::io::Errno;
 use snapshot_format::tree::MODE_BITS;
+
+use crate::files::pinned::Pinned;
 
 /// An open file or directory. A changed mode is put back when this is dropped, or earlier.
 #[derive(Debug)]
@@ -29,24 +31,23 @@ impl Opened {
     /// Opens `name` in `dir`, never through a link, and never waits.
     pub(super) fn open(dir: impl AsFd, name: &[u8], flags: OFlags, stat: &Stat) -> Result<Self, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let before = mode_of(stat);
-        let is_for_lookups = flags.contains(OFlags::DIRECTORY) && !before.contains(Mode::XUSR);
-        let changed = |set: Mode| Some(ChangedMode { before, set, is_for_lookups });
+        let can_be_searched = !flags.contains(OFlags::DIRECTORY) || mode_of(stat).contains(Mode::XUSR);
         match openat(&dir, name, flags, Mode::empty()) {
-            Err(Errno::ACCESS) => {}
-            Ok(fd) if is_for_lookups => {
-                let set = before | Mode::XUSR;
-                fchmod(&fd, set)?;
-                return Ok(Self { fd: Some(fd), changed: changed(set) });
-            }
-            opened => return opened.map(|fd| Self { fd: Some(fd), changed: None }),
+            Ok(fd) if can_be_searched => Ok(Self { fd: Some(fd), changed: None }),
+            Ok(_) | Err(Errno::ACCESS) => Self::open_widened(&Pinned::open(&dir, name)?, flags),
+            Err(error) => Err(error),
         }
+    }
+
+    fn open_widened(pinned: &Pinned, flags: OFlags) -> Result<Self, Errno> {
+        let before = mode_of(pinned.stat());
+        let is_for_lookups = flags.contains(OFlags::DIRECTORY) && !before.contains(Mode::XUSR);
         let set = before | Mode::RUSR | if is_for_lookups { Mode::XUSR } else { Mode::empty() };
-        chmodat(&dir, name, set, AtFlags::empty())?;
-        match openat(&dir, name, flags, Mode::empty()) {
-            Ok(fd) => Ok(Self { fd: Some(fd), changed: changed(set) }),
+        pinned.set_mode(set)?;
+        match pinned.reopen(flags) {
+            Ok(fd) => Ok(Self { fd: Some(fd), changed: Some(ChangedMode { before, set, is_for_lookups }) }),
             Err(error) => {
-                chmodat(&dir, name, before, AtFlags::empty())?;
+                pinned.set_mode(before)?;
                 Err(error)
             }
         }
@@ -99,10 +100,11 @@ fn mode_of(stat: &Stat) -> Mode {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    use rustix::fs::{AtFlags, statat};
+    use rustix::fs::{AtFlags, RenameFlags, renameat_with, statat};
 
     use super::*;
     use crate::files::tests::as_unprivileged;
@@ -162,6 +164,38 @@ mod tests {
             fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
             drop(opened);
             assert_eq!(mode(&path), 0o644);
+        });
+    }
+
+    /// A process swaps the file and a link all the time. The link leads to a file outside of the volume.
+    #[test]
+    fn a_link_that_is_swapped_in_changes_nothing_outside() {
+        as_unprivileged(|| {
+            let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let target = outside.path().join("target");
+            for path in [&target, &dir.path().join("secret")] {
+                fs::write(path, "").unwrap();
+                fs::set_permissions(path, Permissions::from_mode(0o030)).unwrap();
+            }
+            symlink(&target, dir.path().join("link")).unwrap();
+            let parent = File::open(dir.path()).unwrap();
+            let stat = statat(&parent, "secret", AtFlags::SYMLINK_NOFOLLOW).unwrap();
+            let ended = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        renameat_with(&parent, "secret", &parent, "link", RenameFlags::EXCHANGE).unwrap();
+                    }
+                });
+                let changed = (0..20_000).any(|_| {
+                    let opened = Opened::open(&parent, b"secret", OFlags::RDONLY, &stat);
+                    let changed = mode(&target) != 0o030;
+                    drop(opened);
+                    changed
+                });
+                ended.store(true, Ordering::Relaxed);
+                assert!(!changed, "the mode of a file outside was changed");
+            });
         });
     }
 }
