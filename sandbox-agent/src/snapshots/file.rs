@@ -1,7 +1,7 @@
 //! The bytes of one file as chunks.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat, fstat, seek};
@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use snapshot_format::tree::Attribute;
 use snapshot_format::{Chunker, Content, ContentBuilder, Segment};
 
+use super::directory::Found;
 use super::sink::Sink;
 use super::stat_cache::FileTime;
 use super::unreadable::Opened;
@@ -34,18 +35,16 @@ pub(super) struct FileRead {
     pub(super) is_torn: bool,
 }
 
-/// Reads the file `name` of `dir`. Returns `None` if it is not a regular file any more.
+/// Reads a file. Returns `None` if it is not a regular file any more.
 pub(super) fn read(
-    dir: BorrowedFd<'_>,
-    name: &[u8],
-    stat: &Stat,
+    found: &Found<'_>,
     chunker: &mut Chunker,
     sink: &mut Sink,
 ) -> Result<Option<FileRead>, Stop> {
-    let (mut stat, mut tries) = (*stat, 0);
+    let (mut stat, mut tries) = (found.stat, 0);
     loop {
         tries += 1;
-        let Some((read, after)) = read_once(dir, name, &stat, chunker, sink)? else { return Ok(None) };
+        let Some((read, after)) = read_once(found, &stat, chunker, sink)? else { return Ok(None) };
         if !read.is_torn || tries == MAX_TRIES || read.content.size > MAX_RETRIED_BYTES {
             return Ok(Some(read));
         }
@@ -55,12 +54,12 @@ pub(super) fn read(
 
 /// Also returns the file's status after the read.
 fn read_once(
-    dir: BorrowedFd<'_>,
-    name: &[u8],
+    found: &Found<'_>,
     stat: &Stat,
     chunker: &mut Chunker,
     sink: &mut Sink,
 ) -> Result<Option<(FileRead, Stat)>, Stop> {
+    let Found { dir, name, .. } = *found;
     let mut opened = match Opened::open(dir, name, OFlags::RDONLY, stat) {
         Ok(opened) => opened,
         // Gone, or replaced by a link or socket.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use snapshot_format::tree::MODE_BITS;
 use snapshot_format::{Chunker, Content, Entry, Kind};
 
+use super::directory::{Directory, Found, OpenDirectories};
 use super::names::{self, Names};
 use super::pause::Pause;
 use super::sink::Sink;
@@ -20,7 +21,7 @@ use super::stat_cache::{CacheReader, CacheWriter, FileTime};
 use super::tree_writer::TreeWriter;
 use super::unreadable::Opened;
 use super::{EXCLUDED, ROOTS, Stop, attributes, file};
-use crate::limits::{MAX_SNAPSHOT_DEPTH, MAX_SNAPSHOT_NAMES_BYTES};
+use crate::limits::MAX_SNAPSHOT_NAMES_BYTES;
 
 /// Maximum number of torn files that are named.
 const MAX_TORN: usize = 100;
@@ -76,20 +77,16 @@ struct Walk {
     end: SnapshotEnd,
 }
 
-/// A directory whose entries are being read.
-struct Directory {
-    opened: Opened,
-    /// Length of its path.
-    path_bytes: usize,
-    names: Names,
-    /// Number of names that were visited.
-    visited: usize,
-    /// The entries so far.
-    tree: TreeWriter,
-    /// Whether the cache stands in it.
-    is_known: bool,
-    /// Its own entry, without the content.
-    entry: Entry,
+/// What the walk has found next in a directory.
+enum Next {
+    /// The entry of anything but a directory.
+    Entry(Entry),
+    /// A directory, whose entries come next.
+    Directory(Directory),
+    /// Nothing, because it was removed meanwhile.
+    Gone,
+    /// Nothing, because everything was visited.
+    End,
 }
 
 impl Walk {
@@ -98,10 +95,11 @@ impl Walk {
         let mut tree = TreeWriter::default();
         for name in ROOTS.map(str::as_bytes) {
             let Some(stat) = stat_of(volume, name)? else { continue };
-            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            let found = Found { dir: volume, name, path: name, stat, is_known: self.has_cache };
+            if found.kind() != FileType::Directory {
                 return Err(Stop::rejected(name, "must be a directory"));
             }
-            if let Some(root) = self.open(volume, name, name, &stat, self.has_cache)? {
+            if let Some(root) = self.open(&found)? {
                 let entry = self.whole(root, name)?;
                 tree.push(&entry, &mut self.sink)?;
             }
@@ -116,56 +114,54 @@ impl Walk {
     /// is small.
     fn whole(&mut self, root: Directory, path: &[u8]) -> Result<Entry, Stop> {
         let mut path = path.to_vec();
-        let mut open = vec![root];
-        while let Some(dir) = open.last_mut() {
-            let Some(name) = dir.names.get(dir.visited) else {
-                let entry = self.close(open.pop().expect("it is the last one"))?;
-                let Some(parent) = open.last_mut() else { return Ok(entry) };
-                self.held -= parent.tree.held();
-                parent.tree.push(&entry, &mut self.sink)?;
-                continue;
-            };
-            dir.visited += 1;
-            path.truncate(dir.path_bytes);
-            path.push(b'/');
-            path.extend_from_slice(name);
-            self.sink.keep_alive()?;
-            let fd = dir.opened.as_fd();
-            let Some(stat) = stat_of(fd, name)? else { continue };
-            self.held += dir.tree.held();
-            let entry = if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                if let Some(child) = self.open(fd, name, &path, &stat, dir.is_known)? {
-                    if open.len() == MAX_SNAPSHOT_DEPTH {
-                        let problem = format!("a directory is deeper than {MAX_SNAPSHOT_DEPTH} levels");
-                        return Err(Stop::rejected(&path, problem));
-                    }
-                    open.push(child);
-                    continue;
+        let mut open = OpenDirectories::new(root);
+        while let Some(dir) = open.current() {
+            match self.next(dir, &mut path)? {
+                Next::Entry(entry) => dir.tree.push(&entry, &mut self.sink)?,
+                Next::Gone => {}
+                Next::Directory(child) => open.enter(child, &path)?,
+                Next::End => {
+                    let entry = self.close(open.leave())?;
+                    let Some(parent) = open.current() else { return Ok(entry) };
+                    self.held -= parent.tree.held();
+                    parent.tree.push(&entry, &mut self.sink)?;
                 }
-                None
-            } else {
-                self.entry(fd, name, &path, &stat, dir.is_known)?
-            };
-            self.held -= dir.tree.held();
-            if let Some(entry) = entry {
-                dir.tree.push(&entry, &mut self.sink)?;
             }
         }
         unreachable!("the root's entry was returned")
     }
 
-    /// Opens a directory and reads its names, or returns `None` if it is gone. `is_known` says whether the cache stands in
-    /// its parent.
-    fn open(
-        &mut self,
-        parent: BorrowedFd<'_>,
-        name: &[u8],
-        path: &[u8],
-        stat: &Stat,
-        is_known: bool,
-    ) -> Result<Option<Directory>, Stop> {
+    /// Visits the next entry of a directory. The directory's tree counts as held while the entry is visited, and until an
+    /// entry that is a directory was left.
+    fn next(&mut self, dir: &mut Directory, path: &mut Vec<u8>) -> Result<Next, Stop> {
+        let Some(name) = dir.names.get(dir.visited) else { return Ok(Next::End) };
+        dir.visited += 1;
+        path.truncate(dir.path_bytes);
+        path.push(b'/');
+        path.extend_from_slice(name);
+        self.sink.keep_alive()?;
+        let parent = dir.opened.as_fd();
+        let Some(stat) = stat_of(parent, name)? else { return Ok(Next::Gone) };
+        self.held += dir.tree.held();
+        let next = self.visit(&Found { dir: parent, name, path, stat, is_known: dir.is_known })?;
+        if !matches!(next, Next::Directory(_)) {
+            self.held -= dir.tree.held();
+        }
+        Ok(next)
+    }
+
+    fn visit(&mut self, found: &Found<'_>) -> Result<Next, Stop> {
+        match found.kind() {
+            FileType::Directory => Ok(self.open(found)?.map_or(Next::Gone, Next::Directory)),
+            _ => Ok(self.entry(found)?.map_or(Next::Gone, Next::Entry)),
+        }
+    }
+
+    /// Opens a directory and reads its names, or returns `None` if it is gone.
+    fn open(&mut self, found: &Found<'_>) -> Result<Option<Directory>, Stop> {
+        let Found { dir, name, path, stat, is_known } = *found;
         let failed = |error: io::Error| Stop::failed(path, &error);
-        let mut opened = match Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, stat) {
+        let mut opened = match Opened::open(dir, name, OFlags::RDONLY | OFlags::DIRECTORY, &stat) {
             Ok(opened) => opened,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(error) => return Err(failed(error.into())),
@@ -183,7 +179,7 @@ impl Walk {
             visited: 0,
             tree: TreeWriter::default(),
             is_known: record.is_some_and(|record| record.begins_directory()),
-            entry: Entry { attributes, ..entry_of(name, Kind::Directory, stat) },
+            entry: Entry { attributes, ..entry_of(name, Kind::Directory, &stat) },
         }))
     }
 
@@ -209,44 +205,31 @@ impl Walk {
     }
 
     /// The entry of anything but a directory, or `None` if it is gone.
-    fn entry(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
-        path: &[u8],
-        stat: &Stat,
-        is_known: bool,
-    ) -> Result<Option<Entry>, Stop> {
-        let plain = |kind| Some(entry_of(name, kind, stat));
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => self.file(dir, name, path, stat, is_known),
-            FileType::Symlink => link(dir, name, path, stat),
+    fn entry(&mut self, found: &Found<'_>) -> Result<Option<Entry>, Stop> {
+        let plain = |kind| Some(entry_of(found.name, kind, &found.stat));
+        match found.kind() {
+            FileType::RegularFile => self.file(found),
+            FileType::Symlink => link(found),
             FileType::Fifo => Ok(plain(Kind::Fifo)),
             FileType::Socket => Ok(plain(Kind::Socket)),
-            _ => Err(Stop::rejected(path, "is a device, which a snapshot cannot have")),
+            _ => Err(Stop::rejected(found.path, "is a device, which a snapshot cannot have")),
         }
     }
 
-    fn file(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
-        path: &[u8],
-        stat: &Stat,
-        is_known: bool,
-    ) -> Result<Option<Entry>, Stop> {
-        if let Some(target) = self.earlier_link(path, stat)? {
+    fn file(&mut self, found: &Found<'_>) -> Result<Option<Entry>, Stop> {
+        let Found { name, path, stat, is_known, .. } = *found;
+        if let Some(target) = self.earlier_link(path, &stat)? {
             // Mode and times are those of the file.
             let name = Bytes::copy_from_slice(name);
             return Ok(Some(Entry { name, kind: Kind::HardLink.into(), target, ..Entry::default() }));
         }
         let unchanged = self.known.as_mut().filter(|_| is_known).and_then(|known| {
             let record = known.find(name)?;
-            known.unchanged(record, stat)
+            known.unchanged(record, &stat)
         });
         let (entry, stat) = match unchanged {
-            Some(entry) => (entry, *stat),
-            None => match file::read(dir, name, stat, &mut self.chunker, &mut self.sink)? {
+            Some(entry) => (entry, stat),
+            None => match file::read(found, &mut self.chunker, &mut self.sink)? {
                 Some(read) => self.entry_of_read(name, path, read),
                 None => {
                     self.links.remove(&(stat.st_dev, stat.st_ino));
@@ -288,11 +271,12 @@ impl Walk {
     }
 }
 
-fn link(dir: BorrowedFd<'_>, name: &[u8], path: &[u8], stat: &Stat) -> Result<Option<Entry>, Stop> {
+fn link(found: &Found<'_>) -> Result<Option<Entry>, Stop> {
+    let Found { dir, name, path, stat, .. } = *found;
     match readlinkat(dir, name, Vec::new()) {
         Ok(target) => {
             let target = Bytes::from(target.into_bytes());
-            Ok(Some(Entry { target, mode: 0, ..entry_of(name, Kind::SymbolicLink, stat) }))
+            Ok(Some(Entry { target, mode: 0, ..entry_of(name, Kind::SymbolicLink, &stat) }))
         }
         // Gone, or no link any more.
         Err(Errno::NOENT | Errno::INVAL) => Ok(None),

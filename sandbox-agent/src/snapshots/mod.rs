@@ -3,14 +3,16 @@
 //! The format is in the crate `snapshot-format`. This module runs as the sandbox's user, on a blocking thread. In reading
 //! order:
 //!
-//! - [`make`]: the walk; [`names`]: the entries of one directory; [`file`]: the bytes of one file; [`unreadable`]: files
-//!   without permissions; [`attributes`], [`metadata`]: a file's metadata
+//! - [`make`]: the walk; [`directory`]: where it is; [`names`]: the entries of one directory
+//! - [`file`]: the bytes of one file; [`unreadable`]: files without permissions; [`attributes`], [`metadata`]: a file's
+//!   metadata
 //! - [`stat_cache`]: metadata of the files at the last snapshot
 //! - [`sink`]: sends chunks; [`pause`]: stops the sandbox's processes meanwhile
 //! - [`restore`]: the steps of a restore; [`level`], [`target`]: the directory and the file
 //!   that it writes
 
 mod attributes;
+mod directory;
 mod file;
 mod level;
 mod make;
