@@ -243,6 +243,9 @@ pub(crate) const MAX_SNAPSHOTS: usize = 1;
 /// Maximum depth of a directory in a snapshot. Deeper trees are rejected.
 pub(crate) const MAX_SNAPSHOT_DEPTH: usize = MAX_WALK_DEPTH;
 
+/// Maximum size of the records of changed modes, in bytes. There is one for each directory that a walk is in.
+pub(crate) const MAX_MODE_RECORDS_BYTES: u64 = 8 * 1024 * 1024;
+
 /// Memory that a snapshot may take for names of directories and of files with several links, in bytes.
 pub(crate) const MAX_SNAPSHOT_NAMES_BYTES: usize = 20 * 1024 * 1024;
 

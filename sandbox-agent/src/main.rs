@@ -150,10 +150,13 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
         }
     }
     let leftovers = Arc::new(Leftovers::default());
+    let workspace = files::open(&settings.workspace)?;
+    // Must come before the first command, which could give another file the path of a recorded one.
+    snapshots::put_modes_back(&workspace);
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
-        files: FileService::new(files::open(&settings.workspace)?, files::open_outputs(&settings.workspace)),
+        files: FileService::new(workspace, files::open_outputs(&settings.workspace)),
         tunnels,
         shutdown: Arc::new(Notify::new()),
     };

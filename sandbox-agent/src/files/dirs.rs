@@ -76,7 +76,7 @@ fn opened_dir(fd: OwnedFd) -> Dir {
 }
 
 /// Opens a file of `dir` if it is a regular file.
-pub(super) fn open_regular(dir: &Dir, name: &Path) -> Option<File> {
+pub(crate) fn open_regular(dir: &Dir, name: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
     let file = dir.open_with(name, &options).ok()?;

@@ -29,6 +29,9 @@ const KEPT: &str = "kept-";
 /// Prefix of the names of the snapshots' caches, which stay until the next snapshot.
 pub(crate) const STAT_CACHE: &str = "stat-cache-";
 
+/// Name of the file with the modes that a snapshot has changed and not put back yet.
+pub(crate) const CHANGED_MODES: &str = "changed-modes";
+
 /// The staging directory, opened for each change.
 #[derive(Debug)]
 pub(super) struct Staging {
@@ -61,7 +64,7 @@ impl Staging {
         let Ok(staging) = dirs::open_owned(&self.parent, Path::new(self.name)) else { return };
         let Ok(entries) = staging.entries() else { return };
         for name in entries.flatten().map(|entry| PathBuf::from(entry.file_name())) {
-            if !is_kept(&name) && !is_cache(&name) && staging.remove_file(&name).is_err() {
+            if !is_kept(&name) && !is_of_snapshots(&name) && staging.remove_file(&name).is_err() {
                 let _ = dirs::remove_tree(&staging, name);
             }
         }
@@ -163,8 +166,9 @@ impl Drop for StagingHandle {
     }
 }
 
-fn is_cache(name: &Path) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with(STAT_CACHE))
+/// Whether the snapshots use it and remove it.
+fn is_of_snapshots(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(STAT_CACHE) || name == CHANGED_MODES)
 }
 
 fn is_kept(name: &Path) -> bool {

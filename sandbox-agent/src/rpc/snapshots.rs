@@ -111,7 +111,7 @@ fn check_id(field: &str, id: &str) -> Result<(), Kind> {
 fn source(workspace: &Workspace, id: &str, parent: &str) -> Result<Source, Stop> {
     let volume = workspace.open_volume()?;
     let Ok(staging) = workspace.open_staging() else {
-        return Ok(Source { volume, known: None, cache: None });
+        return Ok(Source { volume, staging: None, known: None, cache: None });
     };
     let known = cache_name(parent);
     remove_caches_except(&staging, &known);
@@ -119,7 +119,7 @@ fn source(workspace: &Workspace, id: &str, parent: &str) -> Result<Source, Stop>
     let mut create = OpenOptions::new();
     create.write(true).create_new(true);
     let cache = staging.open_with(cache_name(id), &create).ok().map(cap_std::fs::File::into_std);
-    Ok(Source { volume, known, cache })
+    Ok(Source { volume, staging: Some(staging), known, cache })
 }
 
 fn cache_name(id: &str) -> String {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat, fstat, seek};
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use snapshot_format::tree::Attribute;
 use snapshot_format::{Chunker, Content, ContentBuilder, Segment};
 
 use super::directory::Found;
+use super::mode_records::ModeRecords;
 use super::sink::Sink;
 use super::stat_cache::FileTime;
 use super::unreadable::Opened;
@@ -38,13 +40,14 @@ pub(super) struct FileRead {
 /// Reads a file. Returns `None` if it is not a regular file any more.
 pub(super) fn read(
     found: &Found<'_>,
+    modes: &Rc<ModeRecords>,
     chunker: &mut Chunker,
     sink: &mut Sink,
 ) -> Result<Option<FileRead>, Stop> {
     let (mut stat, mut tries) = (found.stat, 0);
     loop {
         tries += 1;
-        let Some((read, after)) = read_once(found, &stat, chunker, sink)? else { return Ok(None) };
+        let Some((read, after)) = read_once(found, &stat, modes, chunker, sink)? else { return Ok(None) };
         if !read.is_torn || tries == MAX_TRIES || read.content.size > MAX_RETRIED_BYTES {
             return Ok(Some(read));
         }
@@ -56,11 +59,13 @@ pub(super) fn read(
 fn read_once(
     found: &Found<'_>,
     stat: &Stat,
+    modes: &Rc<ModeRecords>,
     chunker: &mut Chunker,
     sink: &mut Sink,
 ) -> Result<Option<(FileRead, Stat)>, Stop> {
-    let Found { dir, name, .. } = *found;
-    let mut opened = match Opened::open(dir, name, OFlags::RDONLY, stat) {
+    let Found { dir, name, path, .. } = *found;
+    let record = |before, set| modes.add(path, before, set);
+    let mut opened = match Opened::open(dir, name, OFlags::RDONLY, stat, record) {
         Ok(opened) => opened,
         // Gone, or replaced by a link or socket.
         Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),

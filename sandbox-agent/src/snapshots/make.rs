@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use agent_protocol::v1::SnapshotEnd;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use snapshot_format::tree::MODE_BITS;
 use snapshot_format::{Chunker, Content, Entry, Kind};
 
 use super::directory::{Directory, Found, OpenDirectories};
+use super::mode_records::ModeRecords;
 use super::names::{self, Names};
 use super::pause::Pause;
 use super::sink::Sink;
@@ -21,6 +23,7 @@ use super::stat_cache::{CacheReader, CacheWriter, FileTime};
 use super::tree_writer::TreeWriter;
 use super::unreadable::Opened;
 use super::{EXCLUDED, ROOTS, Stop, attributes, file};
+use crate::files::staging::StagingHandle;
 use crate::limits::MAX_SNAPSHOT_NAMES_BYTES;
 
 /// Maximum number of torn files that are named.
@@ -34,6 +37,8 @@ const LINK_OVERHEAD: usize = 64;
 pub(crate) struct Source {
     /// The sandbox's volume.
     pub(crate) volume: OwnedFd,
+    /// Where changed modes are recorded.
+    pub(crate) staging: Option<StagingHandle>,
     /// The cache of the parent snapshot.
     pub(crate) known: Option<File>,
     /// Where the cache of this snapshot is written.
@@ -49,6 +54,7 @@ pub(crate) fn make(source: Source, pause: Option<&Pause>, sink: Sink) -> Result<
         has_cache: known.is_some(),
         known,
         cache: CacheWriter::new(source.cache, began),
+        modes: ModeRecords::new(source.staging),
         sink,
         chunker: Chunker::default(),
         links: HashMap::new(),
@@ -67,6 +73,7 @@ struct Walk {
     known: Option<CacheReader<File>>,
     has_cache: bool,
     cache: CacheWriter<File>,
+    modes: Rc<ModeRecords>,
     sink: Sink,
     chunker: Chunker,
     /// The first path of each file with several links, by its device and inode. An overlay has the inodes of several
@@ -161,7 +168,8 @@ impl Walk {
     fn open(&mut self, found: &Found<'_>) -> Result<Option<Directory>, Stop> {
         let Found { dir, name, path, stat, is_known } = *found;
         let failed = |error: io::Error| Stop::failed(path, &error);
-        let mut opened = match Opened::open(dir, name, OFlags::RDONLY | OFlags::DIRECTORY, &stat) {
+        let record = |before, set| self.modes.add(path, before, set);
+        let mut opened = match Opened::open(dir, name, OFlags::RDONLY | OFlags::DIRECTORY, &stat, record) {
             Ok(opened) => opened,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(error) => return Err(failed(error.into())),
@@ -229,7 +237,7 @@ impl Walk {
         });
         let (entry, stat) = match unchanged {
             Some(entry) => (entry, stat),
-            None => match file::read(found, &mut self.chunker, &mut self.sink)? {
+            None => match file::read(found, &self.modes, &mut self.chunker, &mut self.sink)? {
                 Some(read) => self.entry_of_read(name, path, read),
                 None => {
                     self.links.remove(&(stat.st_dev, stat.st_ino));

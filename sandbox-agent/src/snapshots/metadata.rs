@@ -5,11 +5,21 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
 use snapshot_format::Entry;
+use snapshot_format::tree::MODE_BITS;
 
 use super::attributes;
 
 pub(super) fn is_kind(stat: &Stat, kind: FileType) -> bool {
     FileType::from_raw_mode(stat.st_mode) == kind
+}
+
+pub(super) fn mode_of(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode & MODE_BITS)
+}
+
+/// Whether a file has the permissions of `mode`. A change of the mode may have cleared the special bits.
+pub(super) fn has_permissions(stat: &Stat, mode: Mode) -> bool {
+    (mode_of(stat) ^ mode).intersection(Mode::RWXU | Mode::RWXG | Mode::RWXO).is_empty()
 }
 
 /// Sets the attributes, time and mode of an open file or directory, in the order in which none changes another.

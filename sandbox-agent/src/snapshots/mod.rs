@@ -4,12 +4,12 @@
 //! order:
 //!
 //! - [`make`]: the walk; [`directory`]: where it is; [`names`]: the entries of one directory
-//! - [`file`]: the bytes of one file; [`unreadable`]: files without permissions; [`attributes`], [`metadata`]: a file's
-//!   metadata
+//! - [`file`]: the bytes of one file; [`unreadable`], [`mode_records`]: files without permissions; [`attributes`],
+//!   [`metadata`]: a file's metadata
 //! - [`stat_cache`]: metadata of the files at the last snapshot
 //! - [`sink`]: sends chunks; [`pause`]: stops the sandbox's processes meanwhile
-//! - [`restore`]: the steps of a restore; [`level`], [`target`]: the directory and the file
-//!   that it writes
+//! - [`restore`]: the steps of a restore; [`level`], [`target`]: the directory and the file that it writes;
+//!   [`volume_path`]: paths without links
 
 mod attributes;
 mod directory;
@@ -17,6 +17,7 @@ mod file;
 mod level;
 mod make;
 mod metadata;
+mod mode_records;
 mod names;
 mod pause;
 mod restore;
@@ -27,6 +28,7 @@ mod target;
 mod tests;
 mod tree_writer;
 mod unreadable;
+mod volume_path;
 
 use std::io;
 
@@ -35,6 +37,7 @@ use agent_protocol::v1::{PathFault, TreeRejected};
 use bytes::Bytes;
 
 pub(crate) use self::make::{Source, make};
+pub(crate) use self::mode_records::put_modes_back;
 pub(crate) use self::pause::Pause;
 pub(crate) use self::restore::Restore;
 pub(crate) use self::sink::Sink;

@@ -21,14 +21,15 @@ use rustix::fs::{
     statat, symlinkat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use snapshot_format::tree::{MODE_BITS, is_valid_name, is_valid_path};
+use snapshot_format::tree::{MODE_BITS, is_valid_name};
 use snapshot_format::{Entry, Kind};
 
 use super::level::Level;
 use super::metadata::{is_kind, set_open, times_of};
+use super::mode_records::ModeRecord;
 use super::target::Target;
 use super::unreadable::Opened;
-use super::{ROOTS, Stop};
+use super::{ROOTS, Stop, volume_path};
 use crate::files::dirs::{fresh_name, make_movable, remove_tree};
 use crate::files::pinned::Pinned;
 use crate::files::staging::StagingHandle;
@@ -130,7 +131,7 @@ impl Restore {
     /// Opens a directory and lets its owner change it. Its mode is set when it is left.
     fn open_dir(&self, parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
         let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let dir = Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, &stat)?.keep();
+        let dir = Opened::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, &stat, unrecorded)?.keep();
         let mode = Mode::from_raw_mode(stat.st_mode & MODE_BITS);
         if !mode.contains(Mode::RWXU) {
             fchmod(&dir, mode | Mode::RWXU)?;
@@ -244,16 +245,9 @@ impl Restore {
     /// Links the file at `target` into the staging directory. No part of the path is a link.
     fn link_staged(&self, target: &[u8], fresh: &PathBuf) -> Result<(), Stop> {
         let failed = |error: Errno| Stop::failed(target, &error.into());
-        let (parent, name) =
-            split(target).ok_or_else(|| Stop::rejected(target, "is not the path of a file"))?;
-        let mut dir: Option<OwnedFd> = None;
-        for part in parent {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            dir = Some(
-                openat(dir.as_ref().unwrap_or(&self.volume), part, flags, Mode::empty()).map_err(failed)?,
-            );
-        }
-        let dir = dir.ok_or_else(|| Stop::rejected(target, "is not the path of a file"))?;
+        let invalid = || Stop::rejected(target, "is not the path of a file");
+        let (parent, name) = volume_path::split(target).ok_or_else(invalid)?;
+        let dir = volume_path::open_dir(&self.volume, parent).map_err(failed)?.ok_or_else(invalid)?;
         linkat(dir, name, self.staging.as_fd(), fresh, AtFlags::empty()).map_err(failed)
     }
 
@@ -264,8 +258,9 @@ impl Restore {
         match entry.kind() {
             Kind::File => {
                 let stat = statat(&level.dir, &*entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(&failed)?;
-                let file =
-                    Opened::open(&level.dir, &entry.name, OFlags::RDONLY, &stat).map_err(&failed)?.keep();
+                let file = Opened::open(&level.dir, &entry.name, OFlags::RDONLY, &stat, unrecorded)
+                    .map_err(&failed)?
+                    .keep();
                 set_open(&file, entry).map_err(|error| Stop::failed(&self.path(&entry.name), &error))?;
             }
             Kind::Fifo | Kind::Socket => {
@@ -337,13 +332,9 @@ fn decoded(entry: Bytes) -> Result<Entry, Stop> {
     Ok(entry)
 }
 
-/// The parts of a path's directory, and its last part.
-fn split(path: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
-    let mut parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-    let name = parts.pop()?;
-    (is_valid_path(path)
-        && parts.first().is_some_and(|root| ROOTS.iter().any(|name| name.as_bytes() == *root)))
-    .then_some((parts, name))
+/// If a restore is cut off, the next one sets the modes that this one would have set.
+fn unrecorded(_before: Mode, _set: Mode) -> Option<ModeRecord> {
+    None
 }
 
 fn make_node(dir: impl AsFd, name: &PathBuf, kind: FileType) -> Result<(), Errno> {

@@ -69,7 +69,8 @@ impl Volume {
         let volume = self.workspace.open_volume().unwrap();
         let cache = |name: &str| self.path(".staging").join(format!("{STAT_CACHE}{name}"));
         let known = fs::File::open(cache(parent)).ok();
-        Source { volume, known, cache: Some(fs::File::create(cache(id)).unwrap()) }
+        let staging = Some(self.workspace.open_staging().unwrap());
+        Source { volume, staging, known, cache: Some(fs::File::create(cache(id)).unwrap()) }
     }
 
     fn try_make(&self, id: &str, parent: &str, chunks: &mut Chunks) -> Result<Made, Stop> {

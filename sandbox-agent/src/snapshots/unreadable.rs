@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, Stat, fchmod, fstat, openat};
 use rustix::io::Errno;
-use snapshot_format::tree::MODE_BITS;
 
+use super::metadata::{has_permissions, mode_of};
+use super::mode_records::ModeRecord;
 use crate::files::pinned::Pinned;
 
 /// An open file or directory. A changed mode is put back when this is dropped, or earlier.
@@ -19,33 +20,50 @@ pub(super) struct Opened {
     changed: Option<ChangedMode>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct ChangedMode {
     before: Mode,
     set: Mode,
     /// Entries of the directory can be looked up only with the changed mode.
     is_for_lookups: bool,
+    /// Removed after the mode was put back.
+    _record: Option<ModeRecord>,
 }
 
 impl Opened {
-    /// Opens `name` in `dir`, never through a link, and never waits.
-    pub(super) fn open(dir: impl AsFd, name: &[u8], flags: OFlags, stat: &Stat) -> Result<Self, Errno> {
+    /// Opens `name` in `dir`, never through a link, and never waits. `record` records a change of the mode, given the mode
+    /// before and the one that is about to be set.
+    pub(super) fn open(
+        dir: impl AsFd,
+        name: &[u8],
+        flags: OFlags,
+        stat: &Stat,
+        record: impl FnOnce(Mode, Mode) -> Option<ModeRecord>,
+    ) -> Result<Self, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let can_be_searched = !flags.contains(OFlags::DIRECTORY) || mode_of(stat).contains(Mode::XUSR);
         match openat(&dir, name, flags, Mode::empty()) {
             Ok(fd) if can_be_searched => Ok(Self { fd: Some(fd), changed: None }),
-            Ok(_) | Err(Errno::ACCESS) => Self::open_widened(&Pinned::open(&dir, name)?, flags),
+            Ok(_) | Err(Errno::ACCESS) => Self::open_widened(&Pinned::open(&dir, name)?, flags, record),
             Err(error) => Err(error),
         }
     }
 
-    fn open_widened(pinned: &Pinned, flags: OFlags) -> Result<Self, Errno> {
+    fn open_widened(
+        pinned: &Pinned,
+        flags: OFlags,
+        record: impl FnOnce(Mode, Mode) -> Option<ModeRecord>,
+    ) -> Result<Self, Errno> {
         let before = mode_of(pinned.stat());
         let is_for_lookups = flags.contains(OFlags::DIRECTORY) && !before.contains(Mode::XUSR);
         let set = before | Mode::RUSR | if is_for_lookups { Mode::XUSR } else { Mode::empty() };
+        let record = record(before, set);
         pinned.set_mode(set)?;
         match pinned.reopen(flags) {
-            Ok(fd) => Ok(Self { fd: Some(fd), changed: Some(ChangedMode { before, set, is_for_lookups }) }),
+            Ok(fd) => {
+                let changed = ChangedMode { before, set, is_for_lookups, _record: record };
+                Ok(Self { fd: Some(fd), changed: Some(changed) })
+            }
             Err(error) => {
                 pinned.set_mode(before)?;
                 Err(error)
@@ -56,7 +74,7 @@ impl Opened {
     /// Puts a changed mode back now, unless entries can be looked up only with it. Returns whether it was put back.
     /// Attributes cannot be read afterwards.
     pub(super) fn put_mode_back(&mut self) -> bool {
-        let is_needed_no_more = self.changed.is_some_and(|changed| !changed.is_for_lookups);
+        let is_needed_no_more = self.changed.as_ref().is_some_and(|changed| !changed.is_for_lookups);
         if is_needed_no_more {
             self.put_back();
         }
@@ -65,10 +83,8 @@ impl Opened {
 
     fn put_back(&mut self) {
         let (Some(fd), Some(changed)) = (&self.fd, self.changed.take()) else { return };
-        // A command may have changed it since, and then it stays. A change may have cleared the special bits.
-        let permissions = Mode::RWXU | Mode::RWXG | Mode::RWXO;
-        let is_as_set = |stat: Stat| (mode_of(&stat) ^ changed.set).intersection(permissions).is_empty();
-        if fstat(fd).is_ok_and(is_as_set) {
+        // A command may have changed it since, and then it stays.
+        if fstat(fd).is_ok_and(|stat| has_permissions(&stat, changed.set)) {
             // Fails only if it is another user's, and then the mode was never changed.
             let _ = fchmod(fd, changed.before);
         }
@@ -93,10 +109,6 @@ impl Drop for Opened {
     }
 }
 
-fn mode_of(stat: &Stat) -> Mode {
-    Mode::from_raw_mode(stat.st_mode & MODE_BITS)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File, Permissions};
@@ -113,7 +125,7 @@ mod tests {
         fs::set_permissions(dir.join(name), Permissions::from_mode(mode)).unwrap();
         let parent = File::open(dir).unwrap();
         let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-        Opened::open(&parent, name.as_bytes(), flags, &stat).unwrap()
+        Opened::open(&parent, name.as_bytes(), flags, &stat, |_, _| None).unwrap()
     }
 
     fn mode(path: &Path) -> u32 {
@@ -188,7 +200,7 @@ mod tests {
                     }
                 });
                 let changed = (0..20_000).any(|_| {
-                    let opened = Opened::open(&parent, b"secret", OFlags::RDONLY, &stat);
+                    let opened = Opened::open(&parent, b"secret", OFlags::RDONLY, &stat, |_, _| None);
                     let changed = mode(&target) != 0o030;
                     drop(opened);
                     changed

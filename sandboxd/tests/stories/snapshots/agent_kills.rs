@@ -1,5 +1,6 @@
 //! A container that is killed while its files are stored, restored or created.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use bollard::query_parameters::KillContainerOptions;
@@ -45,6 +46,33 @@ async fn a_container_that_is_killed_during_a_snapshot_leaves_no_snapshot() {
     let restore = RestoreSnapshot { snapshot_id: made.snapshot_id, force: None };
     daemon.client.restore_snapshot(&sandbox, &restore).await.unwrap();
     assert_eq!(fingerprint(&daemon, &sandbox).await, before);
+    daemon.stop().await;
+}
+
+/// The agent lets itself read directories whose mode does not let their owner. A dead agent cannot put the mode back.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_agent_puts_modes_back_that_a_killed_one_has_changed() {
+    const CLOSE: &str = "mkdir -p closed/inner
+for i in 1 2 3 4 5 6; do head -c 60000000 /dev/urandom > closed/inner/large$i; done
+chmod 200 closed/inner; chmod 010 closed";
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    daemon.output(&sandbox, CLOSE).await;
+    let workspace = format!("/proc/{}/root/vercel/sandbox/workspace", HostView::of(&sandbox).await.pid());
+    let mode = |path: &str| {
+        let found = std::fs::metadata(PathBuf::from(&workspace).join(path)).unwrap();
+        found.permissions().mode() & 0o7777
+    };
+    assert_eq!((mode("closed"), mode("closed/inner")), (0o010, 0o200));
+    let (client, id) = (daemon.client.clone(), sandbox.clone());
+    let making = tokio::spawn(async move { client.make_snapshot(&id, &MakeSnapshot::default()).await });
+    until("the agent reads the inner directory", || async { mode("closed/inner") == 0o700 }).await;
+    assert_eq!(mode("closed"), 0o510);
+    kill(&sandbox).await;
+    making.await.unwrap().unwrap_err();
+    let look = "stat -c %a closed; chmod 700 closed; stat -c %a closed/inner; chmod 700 closed/inner
+wc -c closed/inner/large6 | cut -d ' ' -f 1; ls -A /vercel/sandbox/.staging | sed /stat-cache/d";
+    assert_eq!(daemon.output(&sandbox, look).await, "10\n200\n60000000\n");
     daemon.stop().await;
 }
 
