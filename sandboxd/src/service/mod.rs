@@ -44,7 +44,9 @@ use tracing::warn;
 pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream, Commands};
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
-pub use self::error::{Error, McpServerError, OwnershipError, SnapshotError, SpecError, StdinError};
+pub use self::error::{
+    BaseFault, Error, McpServerError, OwnershipError, SnapshotError, SpecError, StdinError,
+};
 pub use self::files::{FileStream, Files, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,

@@ -29,9 +29,10 @@ const COMPONENTS: [(&str, &str, &[&str]); 12] = [
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 11] = [
     "clock",
     "tasks",
+    "BaseFault",
     "Context",
     "Error",
     "McpServerError",

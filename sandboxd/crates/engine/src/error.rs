@@ -230,6 +230,12 @@ impl Error {
         self.is_unavailable() || is_engine_fault(self)
     }
 
+    /// Whether the volume plugin could not mount the base of a disk (`volume-plugin/src/layers.rs`). The engine passes on
+    /// the plugin's text only.
+    pub fn is_base_rejected(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if source.to_string().contains("cannot mount the base"))
+    }
+
     /// Whether the error says nothing about the object, so that the call must be repeated.
     pub fn is_inconclusive(&self) -> bool {
         self.is_unavailable() || matches!(self, Self::Malformed { .. })

@@ -104,6 +104,7 @@ impl Error {
             Self::Store(error) => error.advice(),
             Self::Snapshot(error) => error.advice(),
             Self::Ownership(error) => error.advice(),
+            Self::Base { fault, .. } => Some(fault.advice()),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Why a request fails: a refusal, a state or limit of the service, or an error of the engine, an agent or the store.
 
+mod bases;
 mod causes;
 mod mcp_servers;
 mod ownership;
@@ -15,6 +16,7 @@ use sandbox_api::ErrorCode;
 use serde_json::json;
 use thiserror::Error;
 
+pub use self::bases::BaseFault;
 pub use self::mcp_servers::McpServerError;
 pub use self::ownership::OwnershipError;
 pub use self::snapshots::SnapshotError;
@@ -69,6 +71,15 @@ pub enum Error {
     Lost,
     /// The sandbox has a disk, and this daemon cannot use disks.
     NoDisks,
+    /// The sandbox shares files with a snapshot, and cannot reach them.
+    Base {
+        /// Name of its base.
+        base: String,
+        /// What is wrong with the base.
+        fault: BaseFault,
+        /// The engine's error.
+        source: engine::Error,
+    },
     /// The sandbox could not be created. All requests for its session get this error.
     CreateFailed(#[source] Arc<Error>),
 
@@ -179,6 +190,7 @@ impl Error {
                 "the sandbox's disk cannot be used: disks do not work here any more",
                 json!({}),
             ),
+            Self::Base { base, fault, .. } => fault.to_public(base),
             Self::CreateFailed(error) => error.to_public(),
 
             Self::Full { max } => PublicError::new(

@@ -53,6 +53,10 @@ fn said(status_code: u16) -> BollardError {
     BollardError::DockerResponseServerError { status_code, message: "said".into() }
 }
 
+fn base_error(fault: BaseFault) -> Error {
+    Error::Base { base: "0f".into(), fault, source: engine::Error::Miscounted { name: "volume".into() } }
+}
+
 fn io_error() -> io::Error {
     io::Error::other("said")
 }
@@ -311,6 +315,14 @@ fn errors_of_the_service_have_details() {
         (
             Error::Snapshot(SnapshotError::PresentDamaged { snapshot: None, source: io_error().into() }),
             "refused {} stored data that the sandbox's files share with a snapshot is damaged; run `sandboxd fsck`, and try again",
+        ),
+        (
+            base_error(BaseFault::Missing),
+            r#"unavailable {"base":"0f","reason":"base_missing"} the sandbox cannot start: its base 0f is missing on the engine; create a sandbox from the same snapshot, which makes it again, or restore its file"#,
+        ),
+        (
+            base_error(BaseFault::Damaged),
+            r#"unavailable {"base":"0f","reason":"base_damaged"} the sandbox cannot start: its base 0f cannot be mounted on the engine; its file is damaged, or the kernel does not support it"#,
         ),
         (Error::NoDisks, "unavailable {} the sandbox's disk cannot be used: disks do not work here any more"),
         (

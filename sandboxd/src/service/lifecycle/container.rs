@@ -19,7 +19,7 @@ use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle, Duplex, Peer};
 use crate::engine::{self, ContainerPlan, Status, VolumePresence};
 use crate::model::layout::{HOSTS, HOSTS_NAME, PROFILE, PROFILE_NAME};
-use crate::model::{Disk, Transport, limits};
+use crate::model::{Transport, limits};
 use crate::seam;
 use crate::service::storage::HeldBase;
 
@@ -63,12 +63,7 @@ impl Lifecycle {
                 if let Err(second) = self.engine.remove_container_of(sandbox.id()).await {
                     warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "could not remove a container that did not start");
                 }
-                if let Error::Engine(_) = &error
-                    && let Some(lower) = sandbox.labels().disk.as_ref().and_then(Disk::lower)
-                {
-                    self.storage.repair_bases(lower).await;
-                }
-                Err(error)
+                Err(self.storage.explain_start(sandbox.labels().disk.as_ref(), error).await)
             }
         }
     }

@@ -21,7 +21,7 @@ use self::states::{BaseLease, NotBefore, States};
 use crate::engine::{self, BaseUse, Disks, Engine};
 use crate::metrics::Metrics;
 use crate::model::{Lower, limits};
-use crate::service::Error;
+use crate::service::{BaseFault, Error};
 
 /// The source of a base.
 pub(in crate::service) trait BaseSource: Send + Sync {
@@ -131,7 +131,7 @@ impl Bases {
         let Some(lease) = self.states.lease(&name) else { return Ok(None) };
         if let Availability::Available { driver } = self.availability()
             && let generation @ Some(_) = self.states.stable_generation(&name)
-            && has(&disks.bases().await?, &name)
+            && self.is_usable(&disks.bases().await?, &name)
             // The list may include bases that were made or removed meanwhile.
             && self.states.stable_generation(&name) == generation
         {
@@ -146,8 +146,9 @@ impl Bases {
         let existing = disks.bases().await?;
         self.states.forget_absent(&existing);
         let held = held(&driver, lease)?;
-        if has(&existing, &name) {
-            return Ok(self.probe(disks, &held.lower).await?.then_some(held));
+        if existing.iter().any(|base| base.name == name) {
+            let is_usable = self.is_usable(&existing, &name) && self.probe(disks, &held.lower).await?;
+            return Ok(is_usable.then_some(held));
         }
         let made = match self.make(disks, source, existing, in_use).await {
             Ok(true) => self.probe(disks, &held.lower).await.map_err(Into::into),
@@ -171,7 +172,7 @@ impl Bases {
     ) -> Result<bool, BaseError> {
         let name = source.name();
         let late = || {
-            self.states.set_not_before(&name, NotBefore::Time(Instant::now() + limits::BASE_RETRY));
+            self.states.set_not_before(&name, NotBefore::Time(Instant::now() + limits::BASE_BUILD_PAUSE));
             BaseError::Late
         };
         let read = timeout(limits::BASE_IMAGE, source.read()).await.map_err(|_| late())?;
@@ -208,7 +209,7 @@ impl Bases {
         }
         self.states.set_unsettled(&name, true);
         if let Err(error) = disks.put_base(&name, file, bytes).await {
-            self.states.set_not_before(&name, NotBefore::Time(Instant::now() + limits::BASE_RETRY));
+            self.states.set_not_before(&name, NotBefore::Time(Instant::now() + limits::BASE_BUILD_PAUSE));
             return Err(error.into());
         }
         info!(base = name, bytes, "base made");
@@ -254,13 +255,33 @@ impl Bases {
         if error.is_inconclusive() || matches!(error, engine::Error::Disk { .. }) {
             return Err(error);
         }
-        self.set_unavailable(&error, Some(Instant::now() + limits::BASES_RETRY));
+        self.set_unavailable(&error, Some(Instant::now() + limits::BASE_SUPPORT_RETEST));
         Ok(())
     }
 
     fn set_unavailable(&self, reason: &(dyn StdError + 'static), until: Option<Instant>) {
         warn!(reason, "sandboxes do not share the files of a snapshot on this engine; each gets a copy");
         *lock(&self.availability) = Availability::Unavailable { until };
+    }
+
+    /// Whether a base exists and was not found to be damaged.
+    fn is_usable(&self, existing: &[BaseUse], name: &str) -> bool {
+        existing.iter().any(|base| base.name == name && !self.states.is_damaged(base))
+    }
+
+    /// What is wrong with a base after a sandbox over it could not be started. `None` if the engine's error has another
+    /// cause. A damaged base is kept, because parked sandboxes may need it and an operator may repair it. Until its file is
+    /// another one, it is not used for new sandboxes.
+    pub(super) async fn fault(&self, disks: &Disks, name: &str, error: &engine::Error) -> Option<BaseFault> {
+        let existing = disks.bases().await.ok()?;
+        match existing.into_iter().find(|base| base.name == name) {
+            None => Some(BaseFault::Missing),
+            Some(base) if error.is_base_rejected() => {
+                self.states.set_damaged(base);
+                Some(BaseFault::Damaged)
+            }
+            Some(_) => None,
+        }
     }
 
     /// Starts the plugin of `driver`, and installs it again if it is missing and of this version. Called if a sandbox over a
@@ -396,10 +417,6 @@ impl Bases {
 fn held(driver: &str, lease: BaseLease) -> Result<HeldBase, Error> {
     let lower = Lower::new(&lease.name, driver).map_err(crate::model::Refusal::from)?;
     Ok(HeldBase { lower, _lease: lease })
-}
-
-fn has(bases: &[BaseUse], name: &str) -> bool {
-    bases.iter().any(|base| base.name == name)
 }
 
 fn total(bases: &[BaseUse]) -> u64 {

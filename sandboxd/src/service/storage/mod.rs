@@ -161,11 +161,17 @@ impl Storage {
         base
     }
 
-    /// After a sandbox over a base could not be started: repairs the volume plugin, if that is the reason.
-    pub(in crate::service) async fn repair_bases(&self, lower: &Lower) {
-        let Some(disks) = self.disks() else { return };
+    /// After a sandbox with this disk could not be started: repairs the volume plugin, and finds out whether the disk's
+    /// base is the reason. Returns the error that says so, or the given one.
+    pub(in crate::service) async fn explain_start(&self, disk: Option<&Disk>, error: Error) -> Error {
+        let (Some(lower), Some(disks)) = (disk.and_then(Disk::lower), self.disks()) else { return error };
+        let Error::Engine(error) = error else { return error };
         if let Err(error) = self.bases.repair(disks, lower.driver()).await {
             warn!(error = &error as &dyn std::error::Error, "could not repair the volume plugin");
+        }
+        match self.bases.fault(disks, lower.base(), &error).await {
+            Some(fault) => Error::Base { base: lower.base().to_owned(), fault, source: error },
+            None => error.into(),
         }
     }
 

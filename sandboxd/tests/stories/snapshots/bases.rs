@@ -1,5 +1,7 @@
 //! Sandboxes that share the files of a snapshot.
 
+use std::path::PathBuf;
+
 use bollard::query_parameters::{DisablePluginOptions, InspectContainerOptions, RemovePluginOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::sandbox::{CreateSandbox, Resources, SandboxState, WorkspaceSource};
@@ -7,6 +9,7 @@ use sandbox_api::snapshot::{MakeSnapshot, RestoreSnapshot};
 use sandbox_api::{ErrorCode, SandboxId, SnapshotId};
 use sandboxd::model::Instance;
 use sandboxd::model::layout::volume_name;
+use serde_json::json;
 
 use super::{FILL, snapshot};
 use crate::support::harness::{
@@ -132,7 +135,7 @@ async fn sandboxes_over_a_base_outlive_the_daemon_and_the_plugin() {
 }
 
 /// A snapshot with 1,000 files, and a file of this many MiB that cannot be compressed.
-async fn large_snapshot(daemon: &Daemon, session_key: &str, mib: u32) -> SnapshotId {
+pub(super) async fn large_snapshot(daemon: &Daemon, session_key: &str, mib: u32) -> SnapshotId {
     let sandbox = daemon.sandbox(session_key).await;
     let fill = format!("touch $(seq 1000); head -c {mib}M /dev/urandom > large; ln large linked");
     daemon.output(&sandbox, &fill).await;
@@ -170,7 +173,7 @@ async fn a_base_makes_room_for_another_unless_a_sandbox_needs_it() {
 }
 
 /// Room for the image, a few disks, and a base beyond the reserve for writes.
-const ENGINE_DISK: u64 = 7 << 30;
+pub(super) const ENGINE_DISK: u64 = 7 << 30;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_that_no_sandbox_needs_makes_room_for_a_sandbox() {
@@ -223,7 +226,7 @@ async fn a_sandbox_over_a_base_survives_a_stop_and_start_of_the_engine() {
 }
 
 /// Number of bases on an engine.
-fn bases_in(engine: &OwnEngine, instance: &Instance) -> usize {
+pub(super) fn bases_in(engine: &OwnEngine, instance: &Instance) -> usize {
     let volume = format!("sandboxd-disks-{}", instance.id());
     let inspect = ["volume", "inspect", "--format", "{{.Mountpoint}}", &volume];
     let output = engine.docker(&inspect).output().unwrap();
@@ -297,10 +300,50 @@ async fn a_base_that_was_lost_is_made_again_from_its_snapshot() {
 
     let failed = daemon.client.touch(&copy, None).await.unwrap_err();
     assert_eq!(failed.code(), Some(ErrorCode::Unavailable), "{failed}");
+    assert!(failed.to_string().contains(&format!("its base {base} is missing")), "{failed}");
+    let sandbox_client::Error::Refused { body, .. } = &failed else { panic!("{failed:?}") };
+    assert_eq!(json!(body.details), json!({ "reason": "base_missing", "base": base }));
     assert_eq!(daemon.client.get(&copy).await.unwrap().state, SandboxState::Parked);
     let other = copy_of(&daemon, "chat:3", &snapshot).await;
     assert!(is_over_base(&other).await);
     assert_eq!(daemon.output(&copy, "cat own; ls | wc -l; cmp linked large").await, "mine\n1002\n");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_base_is_named_and_not_used_for_new_sandboxes() {
+    let daemon = Daemon::start().await;
+    let snapshot = large_snapshot(&daemon, "chat:1", 1).await;
+    let copy = copy_of(&daemon, "chat:2", &snapshot).await;
+    daemon.output(&copy, "echo mine > own").await;
+    daemon.client.park(&copy, false).await.unwrap();
+    let disks = format!("sandboxd-disks-{}", daemon.home.instance().unwrap().id());
+    let disks = docker().await.inspect_volume(&disks).await.unwrap().mountpoint;
+    let base = daemon.client.get(&copy).await.unwrap().posture.unwrap().base.unwrap();
+    let image = PathBuf::from(format!("{disks}/{base}.erofs"));
+    let intact = std::fs::read(&image).unwrap();
+    let mut damaged = intact.clone();
+    damaged[..4096].fill(0);
+    std::fs::write(&image, damaged).unwrap();
+
+    let failed = daemon.client.touch(&copy, None).await.unwrap_err();
+    assert_eq!(failed.code(), Some(ErrorCode::Unavailable), "{failed}");
+    assert!(failed.to_string().contains(&format!("its base {base} cannot be mounted")), "{failed}");
+    let sandbox_client::Error::Refused { body, .. } = &failed else { panic!("{failed:?}") };
+    assert_eq!(json!(body.details), json!({ "reason": "base_damaged", "base": base }));
+    // A new sandbox needs no base.
+    let look = "ls | wc -l; cmp large linked";
+    let other = copy_of(&daemon, "chat:3", &snapshot).await;
+    assert!(!is_over_base(&other).await);
+    assert_eq!(daemon.output(&other, look).await, "1002\n");
+    assert!(image.exists(), "a damaged base was removed that a sandbox needs");
+
+    // The operator moves the image away, and the next sandbox makes the base again.
+    std::fs::rename(&image, image.with_extension("damaged")).unwrap();
+    let third = copy_of(&daemon, "chat:4", &snapshot).await;
+    assert!(is_over_base(&third).await);
+    assert!(std::fs::read(&image).unwrap() == intact);
+    assert_eq!(daemon.output(&copy, "cat own; ls | wc -l; cmp large linked").await, "mine\n1003\n");
     daemon.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! Snapshots: made, compared, restored, forked and deleted.
 
 mod agent_kills;
+mod base_failures;
 mod base_files;
 mod bases;
 mod basics;

@@ -99,7 +99,7 @@ impl OwnEngine {
 
     /// Fills the engine's disk until `free` bytes are left. Dropping the returned value frees the space.
     pub(crate) fn fill(&self, free: u64) -> Ballast {
-        let data = self.path("data");
+        let data = self.disk();
         let space = rustix::fs::statvfs(&data).unwrap();
         let taken =
             (space.f_bavail * space.f_frsize).checked_sub(free).expect("less space is free than that");
@@ -114,6 +114,11 @@ impl OwnEngine {
         let filter = format!("name={text}");
         let listed = self.docker(&["volume", "ls", "--quiet", "--filter", &filter]).output().unwrap();
         String::from_utf8(listed.stdout).unwrap()
+    }
+
+    /// Its data directory, where its own disk is mounted if it has one.
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.path(DATA)
     }
 
     fn path(&self, name: &str) -> PathBuf {

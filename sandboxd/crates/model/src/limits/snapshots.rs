@@ -170,8 +170,9 @@ pub const BASE_WAIT: Duration = Duration::from_secs(30);
 /// Time to read what a base has, and then to write its image.
 pub const BASE_IMAGE: Duration = Duration::from_secs(60);
 
-/// Time after which a base that took too long is tried again.
-pub const BASE_RETRY: Duration = Duration::from_secs(600);
+/// Time in which one base is not built again after it took too long, or its upload failed. Its sandboxes get copies
+/// meanwhile.
+pub const BASE_BUILD_PAUSE: Duration = Duration::from_secs(600);
 
-/// Time after which bases are tried again on an engine on which they did not work.
-pub const BASES_RETRY: Duration = Duration::from_secs(3600);
+/// Time after which an engine that did not support bases is tested again.
+pub const BASE_SUPPORT_RETEST: Duration = Duration::from_secs(3600);

@@ -22,6 +22,8 @@ struct BaseState {
     is_unsettled: bool,
     /// Increases whenever it becomes settled or unsettled.
     generation: u64,
+    /// Its file, if the kernel does not mount it.
+    damaged: Option<BaseUse>,
     /// When it may be tried again to make it.
     not_before: NotBefore,
     /// When it was last held, in milliseconds since 1970.
@@ -88,8 +90,19 @@ impl States {
         if let Some(state) = self.lock().get_mut(name) {
             state.is_unsettled = is_unsettled;
             state.is_candidate = false;
+            state.damaged = None;
             state.generation += 1;
         }
+    }
+
+    /// Records that a base cannot be mounted, until it has another file.
+    pub(super) fn set_damaged(&self, base: BaseUse) {
+        let name = base.name.clone();
+        self.lock().entry(name).or_default().damaged = Some(base);
+    }
+
+    pub(super) fn is_damaged(&self, base: &BaseUse) -> bool {
+        self.lock().get(&base.name).is_some_and(|state| state.damaged.as_ref() == Some(base))
     }
 
     /// Generation of a base, if it is not removed while it is leased. If the generation changes, the base may have been

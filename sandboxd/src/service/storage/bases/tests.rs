@@ -85,6 +85,18 @@ fn a_base_that_cannot_be_made_is_not_tried_again_at_once() {
 }
 
 #[test]
+fn a_damaged_base_is_not_used_until_its_file_is_another_one() {
+    let bases = bases();
+    let damaged = base("a");
+    bases.states.set_damaged(damaged.clone());
+    assert!(!bases.is_usable(std::slice::from_ref(&damaged), "a"));
+    assert!(bases.is_usable(&[BaseUse { made_s: 6, ..damaged.clone() }], "a"));
+    bases.states.set_unsettled("a", true);
+    bases.states.set_unsettled("a", false);
+    assert!(bases.is_usable(&[damaged], "a"), "it was made again in the same second");
+}
+
+#[test]
 fn the_last_use_is_the_later_of_two_times() {
     let bases = bases();
     drop(bases.states.lease("a"));
@@ -100,7 +112,7 @@ fn bases_that_did_not_work_are_tried_again_unless_the_kernel_is_too_old() {
         other => panic!("{other:?}"),
     };
     bases.record_unavailable(engine::Error::Miscounted { name: "volume".into() }).unwrap();
-    assert!(until(&bases).is_some_and(|until| until > Instant::now() + limits::BASES_RETRY / 2));
+    assert!(until(&bases).is_some_and(|until| until > Instant::now() + limits::BASE_SUPPORT_RETEST / 2));
     *lock(&bases.availability) = Availability::Unavailable { until: Some(Instant::now()) };
     assert_eq!(bases.availability(), Availability::Unknown);
     bases.set_unavailable(&OldKernel { found: "6.1".into() }, None);
