@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
-use sandboxd_sealed::Damage;
+use sandboxd_sealed::{Damage, SEGMENT_BYTES};
 use snapshot_format::compression::CorruptChunk;
 use snapshot_format::{Decompressor, Hash};
 
@@ -204,10 +204,38 @@ impl Packs {
             Ok(bytes) => blocking(move || Examined::of(info, bytes)).await?.map(Some),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => match Damage::of(&error) {
+                Some(damage @ Damage::Changed) => self.examine_segments(info, path, damage).await,
                 Some(damage) => Ok(Some(Examined::unreadable(info, PackDamage::Sealed(damage)))),
                 None => Err(Error::of_store(path)(error)),
             },
         }
+    }
+
+    /// Examines an encrypted pack that cannot be decrypted as a whole. The chunks of its other segments may be intact. The
+    /// bytes of a segment that cannot be decrypted count as zeros, which no chunk and no table consists of. If the store
+    /// fails now, the damage that it has shown is reported nevertheless.
+    async fn examine_segments(
+        &self,
+        info: PackInfo,
+        path: &Path,
+        damage: Damage,
+    ) -> Result<Option<Examined>, Error> {
+        let damage = PackDamage::Sealed(damage);
+        let mut bytes = Vec::with_capacity(info.size_bytes as usize);
+        for from in (0..info.size_bytes).step_by(SEGMENT_BYTES) {
+            let end = info.size_bytes.min(from.saturating_add(SEGMENT_BYTES as u32));
+            match self.store().get_range(path, from.into()..end.into()).await {
+                Ok(segment) => bytes.extend_from_slice(&segment),
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(error) if Damage::of(&error).is_none() => {
+                    return Ok(Some(Examined::unreadable(info, damage)));
+                }
+                Err(_) => {}
+            }
+            bytes.resize(end as usize, 0);
+        }
+        let examined = blocking(move || Examined::of(info, bytes.into())).await??;
+        Ok(Some(Examined { damage: Some(damage), ..examined }))
     }
 
     /// Compares a pack with the index.

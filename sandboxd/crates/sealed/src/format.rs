@@ -26,7 +26,7 @@ const SALT_BYTES: usize = 32;
 pub(crate) const HEADER_BYTES: usize = MAGIC.len() + 4 + 4 + KeyId::BYTES + SALT_BYTES;
 
 /// Size of a segment's content in bytes.
-const SEGMENT_BYTES: usize = 64 * 1024;
+pub const SEGMENT_BYTES: usize = 64 * 1024;
 
 const TAG_BYTES: usize = 16;
 

@@ -37,5 +37,6 @@ mod remote;
 mod store;
 
 pub use error::{Damage, Error};
+pub use format::SEGMENT_BYTES;
 pub use keyring::Recorded;
 pub use remote::{Opened, Remote};

@@ -18,6 +18,7 @@ mod pauses;
 mod races;
 mod remote;
 mod remote_checks;
+mod remote_files;
 mod restores;
 
 use std::path::{Path, PathBuf};
