@@ -71,7 +71,12 @@ printf temporary > "$TMPDIR/left-out"
 
 /// The packs in a daemon's store.
 fn packs_of(home: &Home) -> Vec<PathBuf> {
-    let folders = std::fs::read_dir(home.path().join("state/snapshots/packs")).unwrap();
+    packs_in(&home.path().join("state"))
+}
+
+/// The packs in a state dir.
+fn packs_in(state: &Path) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(state.join("snapshots/packs")).unwrap();
     let packs = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
     packs.map(|pack| pack.unwrap().path()).collect()
 }
