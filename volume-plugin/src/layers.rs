@@ -156,6 +156,7 @@ impl Layers {
         }
         let attributes = ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY;
         let settings = [Setting::Path("source", &image), Setting::Flag("ro")];
+        // The daemon recognizes a damaged base by the text of this error (`sandboxd/crates/engine/src/error.rs`).
         let mount = mount_of("erofs", "the base", &settings, attributes)?;
         create_dir(at)?;
         attach(mount.as_fd(), at)
