@@ -11,11 +11,13 @@
 mod clean;
 mod excerpt;
 mod json;
+mod keep;
 mod sequences;
 mod text;
 
 pub use clean::{Cleaner, MAX_HELD_BYTES, cleaned};
-pub use excerpt::{Excerpt, Keep, Omitted, Shown};
+pub use excerpt::{Excerpt, Omitted, Shown};
 pub use json::write_json;
+pub use keep::Keep;
 pub use sequences::Sequences;
 pub use text::Part;

@@ -6,7 +6,7 @@
 
 use std::str::from_utf8;
 
-use crate::excerpt::Keep;
+use crate::keep::Keep;
 
 /// Keeps a part of a text unchanged: its first and last characters.
 #[derive(Debug)]
