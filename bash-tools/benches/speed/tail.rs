@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use bash_tools::tools::Tail;
+use bash_tools::tools::{Keep, Part};
 
 const BYTES: usize = 1_000_000_000;
 const PIECE: usize = 32 * 1024;
@@ -17,7 +17,7 @@ pub(crate) fn measure() {
     for (name, piece) in [("lines of ASCII", &ascii), ("lines of many alphabets", &letters)] {
         let (mut tail, mut copy) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            tail.push(rate(piece, &mut Tail::new(MAX_CHARS), |tail, piece| tail.push(piece)));
+            tail.push(rate(piece, &mut Part::new(Keep::Tail, MAX_CHARS), |tail, piece| tail.push(piece)));
             copy.push(rate(piece, &mut vec![0; PIECE], |buffer, piece| {
                 buffer[..piece.len()].copy_from_slice(black_box(piece));
             }));

@@ -19,7 +19,7 @@ pub use definition::{Definition, DescriptionContext, Tool, definitions};
 pub use error::{Error, Result};
 pub use hooks::CommandHooks;
 pub use output::{BashOutput, CANCELLED, OutputLimits, RUNNING, TIMED_OUT};
-pub use output_text::Part;
+pub use output_text::{Keep, Part};
 pub use tokio_util::sync::CancellationToken;
 pub use toolbox::KeptPart;
 pub use toolbox::chat::{
