@@ -6,6 +6,7 @@
 #![expect(deprecated, reason = "the revision 2026-07-28 deprecates logging, and clients still use it")]
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -13,6 +14,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext};
 use serde_json::Value;
+use tokio::time::timeout;
 use toolbox::Reply;
 
 /// A request to set the level of a connection.
@@ -20,6 +22,9 @@ pub(crate) type SetLevel = SetLevelRequestParams;
 
 /// What the messages are about.
 const LOGGER: &str = "network";
+
+/// Maximum time to send a message.
+const SEND: Duration = Duration::from_secs(1);
 
 /// Declares that the server sends messages.
 pub(crate) fn declared(mut capabilities: ServerCapabilities) -> ServerCapabilities {
@@ -50,8 +55,8 @@ impl LogLevel {
 
 async fn warn(peer: &Peer<RoleServer>, data: Value) {
     let message = LoggingMessageNotificationParam::new(LoggingLevel::Warning, data).with_logger(LOGGER);
-    // A client that has left needs no messages.
-    let _ = peer.notify_logging_message(message).await;
+    // A client that has left needs no messages, and one that does not read must not hold up its call.
+    let _ = timeout(SEND, peer.notify_logging_message(message)).await;
 }
 
 fn denied_hosts(reply: &Reply) -> impl Iterator<Item = &Value> {
