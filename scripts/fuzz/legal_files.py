@@ -23,6 +23,13 @@ def is_not_a_path(exchange):
     return what_is_named(exchange)["kind"] in ("outside", "unusable")
 
 
+@legal(422, "grepFiles")
+def is_not_a_readable_file(exchange):
+    """A search of a directory skips what it cannot read. A search of a single file fails."""
+    found = what_is_named(exchange)
+    return found["kind"] == "file" and not found["isReadable"]
+
+
 @legal(422, "packFiles")
 def is_not_readable(exchange):
     found = what_is_named(exchange)

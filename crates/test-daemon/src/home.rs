@@ -44,6 +44,8 @@ impl Home {
             ("SANDBOXD_AGENT_TRANSPORT", "socket".to_owned()),
             // Any free port, because stories run in parallel.
             ("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0".to_owned()),
+            // No sandbox reaches these ports, so none of them may be a port that the system chooses for a test's server.
+            ("SANDBOXD_PREVIEW_PORTS", "21000-21099".to_owned()),
             ("SANDBOXD_LOG", std::env::var("SANDBOXD_LOG").unwrap_or("warn".into())),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
