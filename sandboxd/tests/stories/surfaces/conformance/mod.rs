@@ -4,6 +4,9 @@ mod answers;
 mod fixtures;
 mod rounds;
 
+use std::path::Path;
+
+use serde_json::Value;
 use test_daemon::packages::{NpmPackages, run};
 
 use super::published::{npm, token_proxy};
@@ -24,16 +27,25 @@ const WITHOUT_FIXTURES: [(&str, &str); 2] = [
     ("2026-07-28", include_str!("without-fixtures-2026-07-28.yml")),
 ];
 
+/// The checks that failed, with their reasons. The suite writes those only to a file for each scenario.
+fn failed_checks(results: &Path) -> Vec<String> {
+    let scenarios = std::fs::read_dir(results).into_iter().flatten().flatten();
+    let files = scenarios.filter_map(|scenario| std::fs::read(scenario.path().join("checks.json")).ok());
+    let checks = files.flat_map(|file| serde_json::from_slice::<Vec<Value>>(&file).unwrap_or_default());
+    let failed = checks.filter(|check| check["status"] == "FAILURE");
+    failed.map(|check| format!("{}: {}", check["id"], check["errorMessage"])).collect()
+}
+
 /// Runs what a revision of the protocol requires of a server. The scenarios of `baseline`, and no others, must fail.
 async fn run_required(packages: &NpmPackages, daemon: &Daemon, revision: &str, baseline: &str) {
     let proxy = token_proxy(packages, daemon);
-    let file = daemon.home.path().join("baseline.yml");
+    let (file, results) = (daemon.home.path().join("baseline.yml"), daemon.home.path().join(revision));
     std::fs::write(&file, baseline).unwrap();
     let mut suite = packages.program("conformance");
     suite.args(["server", "--url", &format!("{}/mcp", proxy.base), "--requirements", revision]);
-    suite.arg("--expected-failures").arg(&file);
+    suite.arg("--expected-failures").arg(&file).arg("--output-dir").arg(&results);
     let (is_passed, text) = run(suite).await;
-    assert!(is_passed, "{revision}: {text}");
+    assert!(is_passed, "{revision}: {:#?}\n{text}", failed_checks(&results));
     for (_, scenarios) in ALSO.iter().filter(|(of, _)| *of == revision) {
         for scenario in *scenarios {
             assert!(text.contains(&format!("✓ {scenario}:")), "{scenario} of {revision}: {text}");
