@@ -7,7 +7,7 @@
 //! - [`file`]: the bytes of one file; [`unreadable`], [`mode_records`]: files without permissions; [`attributes`],
 //!   [`metadata`]: a file's metadata
 //! - [`stat_cache`]: metadata of the files at the last snapshot
-//! - [`sink`]: sends chunks; [`pause`]: stops the sandbox's processes meanwhile
+//! - [`sink`]: sends chunks; [`pace`]: lets others work too; [`pause`]: stops the sandbox's processes meanwhile
 //! - [`restore`]: the steps of a restore; [`level`], [`target`]: the directory and the file that it writes;
 //!   [`volume_path`]: paths without links
 
@@ -19,6 +19,7 @@ mod make;
 mod metadata;
 mod mode_records;
 mod names;
+mod pace;
 mod pause;
 mod restore;
 mod sink;

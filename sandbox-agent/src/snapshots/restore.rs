@@ -27,6 +27,7 @@ use snapshot_format::{Entry, Kind};
 use super::level::Level;
 use super::metadata::{is_kind, set_open, times_of};
 use super::mode_records::ModeRecord;
+use super::pace::Pace;
 use super::target::Target;
 use super::unreadable::Opened;
 use super::{ROOTS, Stop, volume_path};
@@ -45,17 +46,26 @@ pub(crate) struct Restore {
     levels: Vec<Level>,
     file: Option<Target>,
     done: RestoreReply,
+    pace: Pace,
 }
 
 impl Restore {
     /// Starts a restore in a sandbox's volume.
     pub(crate) fn new(volume: OwnedFd, staging: StagingHandle) -> Self {
-        Self { volume, staging, levels: Vec::new(), file: None, done: RestoreReply::default() }
+        Self {
+            volume,
+            staging,
+            levels: Vec::new(),
+            file: None,
+            done: RestoreReply::default(),
+            pace: Pace::new(),
+        }
     }
 
     /// Makes one step. Returns the reply after the last one.
     pub(crate) fn step(&mut self, step: restore_step::Step) -> Result<Option<RestoreReply>, Stop> {
         use restore_step::Step;
+        self.pace.rest_if_due();
         match step {
             Step::Data(data) => return self.write(&data).map(|()| None),
             Step::Hole(length) => return self.skip(length).map(|()| None),

@@ -9,6 +9,7 @@ use snapshot_format::{Compressor, Hash};
 use tokio::sync::mpsc;
 
 use super::Stop;
+use super::pace::Pace;
 use crate::limits::{MESSAGE_BYTES, SNAPSHOT_HEARTBEAT};
 
 /// Maximum number of chunks that are recorded as sent. Chunks after that may be sent twice.
@@ -27,13 +28,14 @@ pub(crate) struct Sink {
     waiting_bytes: usize,
     /// When the last message was sent.
     last: Instant,
+    pace: Pace,
 }
 
 impl Sink {
     pub(crate) fn new(parts: mpsc::Sender<SnapshotPart>) -> std::io::Result<Self> {
         let compressor = Compressor::new()?;
         let (sent, waiting, last) = (HashSet::new(), Vec::new(), Instant::now());
-        Ok(Self { parts, compressor, sent, waiting, waiting_bytes: 0, last })
+        Ok(Self { parts, compressor, sent, waiting, waiting_bytes: 0, last, pace: Pace::new() })
     }
 
     /// Sends a chunk unless it was sent before. Returns its name.
@@ -47,6 +49,7 @@ impl Sink {
         chunk: &[u8],
         is_known: impl FnOnce(&Hash) -> bool,
     ) -> Result<Hash, Stop> {
+        self.pace.rest_if_due();
         let hash = Hash::of(chunk);
         if !is_known(&hash) && self.is_new(&hash) {
             let data = self.compressor.compress(chunk)?;
@@ -68,6 +71,7 @@ impl Sink {
 
     /// Sends the buffer, even an empty one, if nothing was sent for a while. Most of a walk may find no changes.
     pub(super) fn keep_alive(&mut self) -> Result<(), Stop> {
+        self.pace.rest_if_due();
         if self.last.elapsed() < SNAPSHOT_HEARTBEAT { Ok(()) } else { self.flush() }
     }
 
