@@ -23,6 +23,12 @@ def is_not_a_path(exchange):
     return what_is_named(exchange)["kind"] in ("outside", "unusable")
 
 
+@legal(400, "getFile")
+def is_conditional_without_secrets(exchange):
+    conditions = ("range", "if-match", "if-none-match", "if-range")
+    return exchange.query.get("hideSecrets") == "true" and exchange.details.get("field") in conditions
+
+
 @legal(422, "grepFiles")
 def is_not_a_readable_file(exchange):
     """A search of a directory skips what it cannot read. A search of a single file fails."""

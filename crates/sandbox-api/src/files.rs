@@ -198,6 +198,9 @@ pub struct EditFile {
     /// Every edit looks for its text in the file as it was. Edits must not overlap. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_on_original: Option<bool>,
+    /// Replaces the values of secret variables in the diff, default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hide_secrets: Option<bool>,
 }
 
 /// A replacement of text.
@@ -270,6 +273,9 @@ pub struct GrepFiles {
     /// Also searches `.git` and files that `.gitignore` excludes, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_ignored: Option<bool>,
+    /// Replaces the values of secret variables in the matching lines, default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hide_secrets: Option<bool>,
 }
 
 /// One pattern or several.

@@ -12,7 +12,9 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
+use http::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE,
+};
 use http::{Method, Response};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use sandbox_api::files::{
@@ -26,6 +28,9 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use crate::deadlines::{ACT, TRANSFER, UNLIMITED};
 use crate::request::{RequestBuilder, broken, json, send};
 use crate::{Body, BoxError, Client, Error};
+
+/// Size of a file in bytes, where the response has another length.
+const FILE_SIZE: HeaderName = HeaderName::from_static("x-file-size");
 
 /// Options of a write. By default it replaces an existing file and keeps its mode, or uses 0644.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -141,6 +146,16 @@ impl Client {
         if let Some(range) = range {
             request = request.header(RANGE, &range.to_header());
         }
+        Ok(FileContent::new(send(request, UNLIMITED).await?))
+    }
+
+    /// Opens a whole file as a model may see it: `[NAME]` replaces the value of each secret variable. Has no deadline.
+    pub async fn get_file_without_secrets(
+        &self,
+        sandbox: &SandboxId,
+        path: impl AsRef<[u8]>,
+    ) -> Result<FileContent, Error> {
+        let request = self.files(Method::GET, sandbox, "", path).query(&[("hideSecrets", "true")]);
         Ok(FileContent::new(send(request, UNLIMITED).await?))
     }
 
@@ -261,11 +276,19 @@ pub struct FileContent {
 
 impl FileContent {
     pub(crate) fn new(response: Response<Body>) -> Self {
-        let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let header = |name: HeaderName| {
+            response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok())
+        };
         let length = header(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let range = header(CONTENT_RANGE).and_then(|range| range.rsplit_once('/')?.1.parse().ok());
+        let size = header(FILE_SIZE).and_then(|size| size.parse().ok());
         let etag = header(ETAG).map(|etag| etag.trim_matches('"').to_owned());
-        Self { length, total: range.or(length), etag, pieces: response.into_body().into_pieces().boxed() }
+        Self {
+            length,
+            total: range.or(length).or(size),
+            etag,
+            pieces: response.into_body().into_pieces().boxed(),
+        }
     }
 
     /// Number of bytes to come, if known.

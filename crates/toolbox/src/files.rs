@@ -37,8 +37,11 @@ impl Toolbox {
                 return Err(Error::Argument { field, problem: "must be at least 1".into() });
             }
         }
-        let mut content =
-            self.client.get_file(sandbox, &input.path, None).await.map_err(Error::about(&input.path))?;
+        let mut content = self
+            .client
+            .get_file_without_secrets(sandbox, &input.path)
+            .await
+            .map_err(Error::about(&input.path))?;
         let file_bytes = content.total_bytes().unwrap_or(0);
         let mut lines = Lines::new(offset, limit);
         let mut scanned = 0;
@@ -145,7 +148,7 @@ impl Toolbox {
         let edits: Vec<_> = edits.collect();
         // With one edit, both orders mean the same, and older agents know only one.
         let all_on_original = (edits.len() > 1).then_some(true);
-        let request = EditFile { path: input.path, edits, all_on_original };
+        let request = EditFile { path: input.path, edits, all_on_original, hide_secrets: Some(true) };
         let edited = self.client.edit_file(sandbox, &request).await.map_err(Error::about(&request.path))?;
         let mut diff = Excerpt::new(Keep::Both, MAX_DIFF_CHARS);
         diff.push(edited.diff.as_bytes());

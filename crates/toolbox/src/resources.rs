@@ -86,7 +86,7 @@ impl Toolbox {
             found => found?,
         };
         let about = Error::about(&path);
-        let mut content = match self.client.get_file(&sandbox, &path, None).await.map_err(about) {
+        let mut content = match self.client.get_file_without_secrets(&sandbox, &path).await.map_err(about) {
             Err(Error::NoFile { .. }) => return Ok(None),
             opened => opened?,
         };

@@ -35,6 +35,7 @@ impl Toolbox {
                     include: input.files.map(Patterns::One),
                     max_results: Some(max_results),
                     include_ignored: input.include_ignored,
+                    hide_secrets: Some(true),
                 };
                 let found = self.client.grep_files(sandbox, &request).await?;
                 let matches = found.matches.into_iter().map(|found| output::Match {

@@ -5,29 +5,30 @@
 
 use std::collections::HashSet;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use output_text::cleaned;
 use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, OutputOptions, RunCommand, StartCommand};
+use uuid::Uuid;
 
 use crate::toolbox::Toolbox;
 use crate::{Error, Reply, input, output};
 
-/// Prints a line for each skill: its path, and the beginning of the file in base64. `$1` is the maximum number of skills, and
-/// `$2` the maximum number of bytes of each. The workspace comes first, so its skills replace those of the image.
+/// Prints each skill: a line with the boundary and its path, and the beginning of the file. As it is, because secret values
+/// are replaced only in a text. `$1` is the maximum number of skills, `$2` the maximum number of bytes of each, and `$3` the
+/// boundary, which no file knows. The workspace comes first, so its skills replace those of the image.
 const FIND: &str = r#"
 shopt -s nullglob
 for file in {,.agents/,.claude/}skills/*/SKILL.md /usr/share/skills/*/SKILL.md /usr/local/share/skills/*/SKILL.md; do
   [[ -f $file && $file != *$'\n'* ]] || continue
   (($1 > found)) || break
   found=$((found + 1))
-  printf '%s\t%s\n' "$file" "$(head -c "$2" -- "$file" | base64 -w 0)"
+  printf '\n%s %s\n' "$3" "$file"
+  head -c "$2" -- "$file"
 done
 exit 0"#;
 
-/// Prints the beginning of a file in base64.
-const READ: &str = r#"head -c "$2" -- "$1" | base64 -w 0"#;
+/// Prints the beginning of a file.
+const READ: &str = r#"head -c "$2" -- "$1""#;
 
 /// Maximum number of skills, and of bytes that are read of each for the list.
 const MAX_SKILLS: usize = 64;
@@ -67,8 +68,7 @@ impl Toolbox {
             );
             return Err(Error::Argument { field: "name", problem });
         };
-        let printed = self.print(sandbox, READ, [&found.path, &MAX_SKILL_BYTES.to_string()]).await?;
-        let content = decoded(printed.trim_end()).unwrap_or_default();
+        let content = text(&self.print(sandbox, READ, &[&found.path, &MAX_SKILL_BYTES.to_string()]).await?);
         let cut = match content.len() {
             0..MAX_SKILL_BYTES => String::new(),
             _ => format!("\n[only the first {MAX_SKILL_BYTES} bytes are shown]"),
@@ -81,16 +81,17 @@ impl Toolbox {
     /// Finds skills, each with its beginning. Of several with one name, the first counts.
     async fn find_skills(&self, sandbox: &SandboxId) -> Result<Vec<Found>, Error> {
         let limits = [MAX_SKILLS, MAX_HEAD_BYTES].map(|limit| limit.to_string());
-        let printed = self.print(sandbox, FIND, [&limits[0], &limits[1]]).await?;
-        let mut found: Vec<Found> = printed.lines().filter_map(found_of).collect();
+        let boundary = Uuid::new_v4().simple().to_string();
+        let printed = self.print(sandbox, FIND, &[&limits[0], &limits[1], &boundary]).await?;
+        let mut found: Vec<Found> = found_in(&printed, &boundary);
         let mut names = HashSet::new();
         found.retain(|found| names.insert(skill(found).name));
         Ok(found)
     }
 
     /// Runs a script of this file, and returns what it prints.
-    async fn print(&self, sandbox: &SandboxId, script: &str, args: [&str; 2]) -> Result<String, Error> {
-        let args = ["-c", script, "skills"].into_iter().chain(args).map(str::to_owned);
+    async fn print(&self, sandbox: &SandboxId, script: &str, args: &[&str]) -> Result<String, Error> {
+        let args = ["-c", script, "skills"].into_iter().chain(args.iter().copied()).map(str::to_owned);
         let command = StartCommand {
             cmd: Some("bash".into()),
             args: Some(args.collect()),
@@ -108,15 +109,18 @@ impl Toolbox {
     }
 }
 
-fn found_of(line: &str) -> Option<Found> {
-    let (path, base64) = line.rsplit_once('\t')?;
-    Some(Found { path: path.to_owned(), text: decoded(base64)? })
+/// The skills in what [`FIND`] prints.
+fn found_in(printed: &str, boundary: &str) -> Vec<Found> {
+    let found = |part: &str| {
+        let (path, beginning) = part.split_once('\n')?;
+        Some(Found { path: path.to_owned(), text: text(beginning) })
+    };
+    printed.split(&format!("\n{boundary} ")).skip(1).filter_map(found).collect()
 }
 
-/// Decodes a text, without escape sequences and control characters.
-fn decoded(base64: &str) -> Option<String> {
-    let bytes = BASE64_STANDARD.decode(base64).ok()?;
-    Some(cleaned(&String::from_utf8_lossy(&bytes).replace("\r\n", "\n")).into_owned())
+/// A text without escape sequences and control characters.
+fn text(printed: &str) -> String {
+    cleaned(&printed.replace("\r\n", "\n")).into_owned()
 }
 
 fn folder(path: &str) -> &str {
@@ -180,16 +184,16 @@ mod tests {
 
     #[test]
     fn control_characters_and_long_names_are_not_passed_on() {
-        assert_eq!(decoded("YRtbMzFtYgEKDQo=").unwrap(), "ab\n\n");
+        assert_eq!(super::text("a\x1b[31mb\x01\n\r\n"), "ab\n\n");
         let text = format!("---\nname: {}\n---\n", "n".repeat(4000));
         assert_eq!(described("skills/x/SKILL.md", &text).0.len(), MAX_NAME_CHARS);
     }
 
     #[test]
     fn a_path_may_have_any_character_but_a_line_feed() {
-        let found = found_of("skills/a\tb/SKILL.md\tIyBY").unwrap();
-        assert_eq!((found.path.as_str(), found.text.as_str()), ("skills/a\tb/SKILL.md", "# X"));
-        assert!(found_of("no tab").is_none());
-        assert!(found_of("cut off\tIyB").is_none());
+        let found = found_in("\n-- skills/a\tb/SKILL.md\n# X\n-- c\n", "--");
+        let found: Vec<_> = found.iter().map(|found| (found.path.as_str(), found.text.as_str())).collect();
+        assert_eq!(found, [("skills/a\tb/SKILL.md", "# X"), ("c", "")]);
+        assert!(found_in("", "--").is_empty() && found_in("\n-- cut off", "--").is_empty());
     }
 }

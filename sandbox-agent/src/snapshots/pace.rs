@@ -20,6 +20,7 @@ impl Pace {
     }
 
     /// Rests if the thread has worked long enough.
+    #[expect(clippy::disallowed_methods, reason = "the thread is one of its own, and waits for nothing")]
     pub(super) fn rest_if_due(&mut self) {
         if self.since.elapsed() >= SNAPSHOT_WORK {
             sleep(SNAPSHOT_REST);

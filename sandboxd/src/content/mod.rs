@@ -8,7 +8,7 @@ pub(crate) mod precondition;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+    HeaderName, IF_MATCH, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -17,8 +17,11 @@ use sandbox_api::SandboxId;
 
 use self::precondition::{is_not_modified, is_range_of, quoted};
 use crate::model::files::{FileHeader, FilePath};
-use crate::model::{FileRefusal, Refusal};
+use crate::model::{FieldError, FileRefusal, Refusal};
 use crate::service::{Error, FileStream, Files};
+
+/// Size of a file in bytes, where the response has another length.
+const FILE_SIZE: HeaderName = HeaderName::from_static("x-file-size");
 
 /// Response with a file's content.
 pub(crate) struct Content {
@@ -51,6 +54,31 @@ pub(crate) async fn respond(
     }
     let status = if is_part { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     Ok(Content { status, headers: headers_of(&header, is_part), bytes: Some(bytes) })
+}
+
+/// Responds with a whole file, without the values of secret variables. If there are any, the length is not known, and the
+/// etag would be that of other content. The size of the file is in `x-file-size` then.
+pub(crate) async fn respond_hidden(
+    files: &Files,
+    id: &SandboxId,
+    path: FilePath,
+    request: &HeaderMap,
+) -> Result<Content, Error> {
+    for unsupported in [RANGE, IF_MATCH, IF_NONE_MATCH, IF_RANGE] {
+        if request.contains_key(&unsupported) {
+            let problem = "is not supported with `hideSecrets`";
+            return Err(FieldError::new(unsupported.as_str(), problem).into());
+        }
+    }
+    let (header, bytes, is_changed) = files.read_hidden(id, path).await?;
+    let mut headers = headers_of(&header, false);
+    if is_changed {
+        for name in [CONTENT_LENGTH, ETAG, ACCEPT_RANGES] {
+            headers.remove(name);
+        }
+        headers.insert(FILE_SIZE, header.info.size_bytes.into());
+    }
+    Ok(Content { status: StatusCode::OK, headers, bytes: Some(bytes) })
 }
 
 /// An open file and the bytes to send.

@@ -47,7 +47,7 @@ pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::{
     BaseFault, Error, McpServerError, OwnershipError, SnapshotError, SpecError, StdinError,
 };
-pub use self::files::{FileStream, Files, UploadFailed};
+pub use self::files::{FileStream, Files, SecretValues, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };

@@ -36,6 +36,7 @@ pub(crate) async fn grep(State(server): State<Server>, chat: Chat, params: Param
         include: patterns(&params, "include")?,
         max_results: Some(if by_line { max as u32 } else { SEARCHED }),
         include_ignored: Some(true),
+        hide_secrets: None,
     };
     let found = chat.client.grep_files(&chat.open().await?, &request).await;
     let found = found.map_err(|error| missing(error, "Search path not found"))?;

@@ -70,7 +70,8 @@ impl Toolbox {
         start: Start,
         limit: u64,
     ) -> Result<Opened, Error> {
-        let mut content = self.client.get_file(sandbox, path, None).await.map_err(Error::about(path))?;
+        let mut content =
+            self.client.get_file_without_secrets(sandbox, path).await.map_err(Error::about(path))?;
         let file_bytes = content.total_bytes().unwrap_or(0);
         let mut reader = Reader::new(start, limit);
         while let Some(piece) = content.next().await {

@@ -24,6 +24,7 @@ use crate::model::files::FileTarget;
 /// Returns the whole file or a range, of any size. Supports `if-match`, `if-none-match` and `if-range`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "getFile", tag = "files",
     params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
+        ("hideSecrets" = Option<bool>, Query, description = "Replaces the values of secret variables. Conditions and ranges are then not supported. Default false."),
         ("range" = Option<String>, Header, description = "One range of bytes."),
         ("if-match" = Option<String>, Header, description = "Etags, one of which the file must have, or `*`."),
         ("if-range" = Option<String>, Header, description = "Etag of the version that the range belongs to."),
@@ -35,12 +36,17 @@ pub(in crate::api) async fn get(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     PathParam(path): PathParam,
+    query: Params,
     headers: HeaderMap,
 ) -> Result<Response> {
     let id = params::sandbox(&id)?;
     let path = named("path", path)?;
-    let Content { status, headers, bytes } =
-        content::respond(state.service.files(), &id, path, &headers).await?;
+    let files = state.service.files();
+    let is_hidden = params::optional(&query, "hideSecrets", "`true` or `false`")?.unwrap_or(false);
+    let Content { status, headers, bytes } = match is_hidden {
+        true => content::respond_hidden(files, &id, path, &headers).await?,
+        false => content::respond(files, &id, path, &headers).await?,
+    };
     Ok((status, headers, bytes.map_or_else(Body::empty, body)).into_response())
 }
 

@@ -36,7 +36,7 @@ use crate::content::precondition;
 use crate::model::field::checked;
 use crate::model::files::{FilePath, FileTarget, ListOptions, NewFile, TextEdit, TextEdits};
 use crate::model::{FieldError, limits};
-use crate::service;
+use crate::service::{self, SecretValues};
 
 /// Write files.
 ///
@@ -64,15 +64,18 @@ pub(super) async fn write(
 ///
 /// Returns the whole file, at most 50 MiB, or `found: false` if it does not exist.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:read", operation_id = "readFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes.")),
+    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
+        ("hideSecrets" = Option<bool>, Query, description = "Replaces the values of secret variables. Default false.")),
     responses((status = 200, body = FileRead), ByName, ByQuery, BySize, BySandbox))]
 pub(super) async fn read(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     PathParam(path): PathParam,
+    query: Params,
 ) -> Result<Json<FileRead>> {
     let id = params::sandbox(&id)?;
-    let content = state.service.files().read_whole(&id, named("path", path)?).await?;
+    let secrets = secret_values(params::optional(&query, "hideSecrets", "`true` or `false`")?);
+    let content = state.service.files().read_whole(&id, named("path", path)?, secrets).await?;
     let content_base64 = content.map(|content| BASE64_STANDARD.encode(content));
     Ok(Json(FileRead { found: content_base64.is_some(), content_base64 }))
 }
@@ -200,8 +203,13 @@ pub(super) async fn edit(
     });
     let edits =
         TextEdits { edits: edits.collect(), all_on_original: request.all_on_original.unwrap_or(false) };
-    let edited = state.service.files().edit(&id, named("path", request.path.into())?, edits).await?;
+    let (path, secrets) = (named("path", request.path.into())?, secret_values(request.hide_secrets));
+    let edited = state.service.files().edit(&id, path, edits, secrets).await?;
     Ok(Json(wire::edited(edited)))
+}
+
+fn secret_values(hide: Option<bool>) -> SecretValues {
+    if hide.unwrap_or(false) { SecretValues::Hidden } else { SecretValues::Shown }
 }
 
 fn new_file(at: usize, file: FileToWrite) -> std::result::Result<NewFile, FieldError> {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use sandbox_api::files::{GlobFiles, GlobFound, GrepFiles, GrepFound};
 
-use super::{path_of, wire};
+use super::{path_of, secret_values, wire};
 use crate::api::ApiState;
 use crate::api::body::Json;
 use crate::api::error::Result;
@@ -27,6 +27,7 @@ pub(in crate::api) async fn grep(
     Json(request): Json<GrepFiles>,
 ) -> Result<Json<GrepFound>> {
     let id = params::sandbox(&id)?;
+    let secrets = secret_values(request.hide_secrets);
     let request = GrepOptions {
         path: path_of("path", request.path.unwrap_or_default().into())?,
         query: request.query,
@@ -36,7 +37,7 @@ pub(in crate::api) async fn grep(
         max_results: max_results(request.max_results)?,
         include_ignored: request.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::grep_found(state.service.files().grep(&id, request).await?)))
+    Ok(Json(wire::grep_found(state.service.files().grep(&id, request, secrets).await?)))
 }
 
 /// Search for file names.

@@ -3,6 +3,7 @@
 //! Paths are resolved and checked inside the sandbox. A short operation holds the sandbox's order lock. A long one, such as
 //! a download, only keeps the sandbox in use, so that a delete does not wait for it.
 
+mod hidden;
 mod stream;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use sandbox_api::SandboxId;
 
+pub use self::hidden::SecretValues;
 pub use self::stream::FileStream;
 use self::stream::LongUse;
 use super::Error;
@@ -82,10 +84,16 @@ impl Files {
     }
 
     /// Reads a whole file. `None` if it does not exist.
-    pub async fn read_whole(&self, id: &SandboxId, path: FilePath) -> Result<Option<Bytes>, Error> {
-        match self.lifecycle.in_use(id).await?.agent().read_whole(path, limits::MAX_READ_BYTES).await {
+    pub async fn read_whole(
+        &self,
+        id: &SandboxId,
+        path: FilePath,
+        secrets: SecretValues,
+    ) -> Result<Option<Bytes>, Error> {
+        let in_use = self.lifecycle.in_use(id).await?;
+        match in_use.agent().read_whole(path, limits::MAX_READ_BYTES).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::File))) => Ok(None),
-            other => Ok(Some(other?)),
+            other => Ok(Some(secrets.of(in_use.sandbox()).in_content(other?))),
         }
     }
 
@@ -115,6 +123,20 @@ impl Files {
         let (agent, guard) = self.begin_long_use(id).await?;
         let (header, bytes) = agent.read_file(path, 0, range).await?;
         Ok((header, FileStream::new(bytes, guard)))
+    }
+
+    /// Reads a whole file without the values of secret variables. Returns also whether there are any to replace: the content
+    /// then differs from the file.
+    pub async fn read_hidden(
+        &self,
+        id: &SandboxId,
+        path: FilePath,
+    ) -> Result<(FileHeader, FileStream<Bytes>, bool), Error> {
+        let (sandbox, agent, guard) = self.begin_long_change(id).await?;
+        let (header, bytes) = agent.read_file(path, 0, None).await?;
+        let hidden = SecretValues::Hidden.of(&sandbox);
+        let has_any = hidden.has_any();
+        Ok((header, FileStream::new(hidden.in_stream(bytes), guard), has_any))
     }
 
     /// Inspects a path. A symbolic link is not followed.
@@ -170,12 +192,18 @@ impl Files {
     }
 
     /// Applies all edits to a file or none.
-    pub async fn edit(&self, id: &SandboxId, path: FilePath, edits: TextEdits) -> Result<Edited, Error> {
+    pub async fn edit(
+        &self,
+        id: &SandboxId,
+        path: FilePath,
+        edits: TextEdits,
+        secrets: SecretValues,
+    ) -> Result<Edited, Error> {
         self.storage.check_space(0).await?;
         let in_use = self.lifecycle.in_use(id).await?;
         let edited = in_use.agent().edit_file(path, edits).await?;
         self.snapshots.note_files(in_use.sandbox());
-        Ok(edited)
+        Ok(secrets.of(in_use.sandbox()).in_edited(edited))
     }
 
     /// Packs a directory or file into an archive.
@@ -229,9 +257,14 @@ impl Files {
     }
 
     /// Searches file contents.
-    pub async fn grep(&self, id: &SandboxId, request: GrepOptions) -> Result<Found<GrepMatch>, Error> {
-        let (agent, _guard) = self.begin_long_use(id).await?;
-        Ok(agent.grep(request).await?)
+    pub async fn grep(
+        &self,
+        id: &SandboxId,
+        request: GrepOptions,
+        secrets: SecretValues,
+    ) -> Result<Found<GrepMatch>, Error> {
+        let (sandbox, agent, _guard) = self.begin_long_change(id).await?;
+        Ok(secrets.of(&sandbox).in_found(agent.grep(request).await?))
     }
 
     /// Searches files and directories by their paths.

@@ -14,7 +14,7 @@ fn edits(path: &str, edits: &[(&str, &str)]) -> EditFile {
         new_text: (*new).into(),
         replace_all: None,
     });
-    EditFile { path: path.into(), edits: edits.collect(), all_on_original: None }
+    EditFile { path: path.into(), edits: edits.collect(), ..EditFile::default() }
 }
 
 async fn an_edit_can_be_reverted_with_its_diff(daemon: &Daemon) {

@@ -9,6 +9,7 @@ mod links;
 mod paths;
 mod refusals;
 mod search;
+mod secrets;
 mod transfers;
 mod tree;
 mod watch;

@@ -24,7 +24,7 @@ async fn refusals(
     let edit = EditFile {
         path: path.into(),
         edits: vec![TextEdit { old_text: "root".into(), new_text: "x".into(), replace_all: Some(true) }],
-        all_on_original: None,
+        ..EditFile::default()
     };
     let into = MoveFile { from: "inside".into(), to: path.into(), overwrite: Some(true) };
     let out_of = MoveFile { from: path.into(), to: "stolen".into(), overwrite: None };

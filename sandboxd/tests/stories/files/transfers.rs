@@ -165,7 +165,7 @@ async fn slow_archives_delay_only_other_archives() {
         let edits = vec![TextEdit { old_text: "before".into(), new_text: "after".into(), replace_all: None }];
         daemon
             .client
-            .edit_file(&sandbox, &EditFile { path: "file".into(), edits, all_on_original: None })
+            .edit_file(&sandbox, &EditFile { path: "file".into(), edits, ..EditFile::default() })
             .await
             .unwrap();
         let request = GrepFiles { query: "after".into(), ..GrepFiles::default() };

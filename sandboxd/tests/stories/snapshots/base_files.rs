@@ -41,7 +41,7 @@ async fn files_of_a_base_are_read_changed_moved_and_deleted() {
 
     let mut changes = client.watch_files(&sandbox, "src", true).await.unwrap();
     let replacement = TextEdit { old_text: "two".into(), new_text: "2".into(), replace_all: None };
-    let edit = EditFile { path: "src/edited".into(), edits: vec![replacement], all_on_original: None };
+    let edit = EditFile { path: "src/edited".into(), edits: vec![replacement], ..EditFile::default() };
     client.edit_file(&sandbox, &edit).await.unwrap();
     let etag = client.stat_file(&sandbox, "src/written").await.unwrap().etag.unwrap();
     let matching = WriteOptions { if_match: Some(&etag), ..WriteOptions::default() };

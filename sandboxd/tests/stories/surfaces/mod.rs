@@ -12,6 +12,7 @@ mod mcp_commands;
 mod mcp_http;
 mod mcp_images;
 mod mcp_resources;
+mod mcp_secrets;
 mod mcp_skills;
 mod mcp_terminals;
 mod mcp_tokens;

@@ -158,7 +158,7 @@ impl Toolbox {
     }
 
     async fn export_file(&self, sandbox: &SandboxId, path: &str, name: String) -> Result<Export, Error> {
-        let read = match self.client.get_file(sandbox, path, None).await {
+        let read = match self.client.get_file_without_secrets(sandbox, path).await {
             Ok(content) => content.bytes(MAX_EXPORTED_BYTES).await,
             Err(error) => Err(error),
         };

@@ -123,7 +123,8 @@ impl Toolbox {
                 new_text: input.new_string.clone(),
                 replace_all: is_all.then_some(true),
             };
-            let request = EditFile { path: path.clone(), edits: vec![edit], all_on_original: None };
+            let request =
+                EditFile { path: path.clone(), edits: vec![edit], all_on_original: None, hide_secrets: None };
             self.client.edit_file(&sandbox, &request).await.map_err(Error::about(path))?;
             // The file was edited, even if its size is not known.
             let size = self.client.stat_file(&sandbox, path).await.map_or(None, |file| Some(file.size));

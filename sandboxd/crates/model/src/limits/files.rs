@@ -40,6 +40,9 @@ pub const DEFAULT_LIST_ENTRIES: u32 = 1000;
 /// Maximum number of results of one search.
 pub const MAX_SEARCH_RESULTS: u32 = 10_000;
 
+/// Maximum length of a matching line in bytes. The agent cuts longer ones.
+pub const MAX_SEARCH_LINE_BYTES: usize = 2 * 1024;
+
 /// Number of results of one search if the caller sets none.
 pub const DEFAULT_SEARCH_RESULTS: u32 = 200;
 
