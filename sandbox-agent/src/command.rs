@@ -23,7 +23,7 @@ use crate::members::Owner;
 use crate::output::{Chunk, Log, Stream};
 use crate::output_files::OutputFile;
 use crate::primary_reader::PrimaryReader;
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, redacted};
 use crate::stdin::Stdin;
 use crate::termination;
 
@@ -328,7 +328,7 @@ impl Command {
     fn read_only_violation(&self) -> Option<v1::ReadOnlyViolation> {
         let violation = self.read_only_violation.get()?.clone();
         let path = match &self.spec.secrets {
-            Some(secrets) => secrets.redacted(&violation.path),
+            Some(secrets) => redacted(Arc::clone(secrets), &violation.path),
             None => violation.path,
         };
         Some(v1::ReadOnlyViolation { path, ..violation })

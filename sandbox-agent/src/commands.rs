@@ -30,7 +30,7 @@ use crate::output_files::{OutputDirectory, OutputFile};
 use crate::read_only::{self, ReportReceiver};
 use crate::reaper::Reaper;
 use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
-use crate::secrets::{Secrets, from_wire};
+use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Spawned};
 use crate::stages::{self, Stages};
 use crate::stdin::Stdin;
@@ -198,7 +198,7 @@ impl Commands {
             detached: request.detached,
             output_file_after: request.output_file_after,
             debug: request.debug,
-            secrets: Secrets::new(from_wire(request.secrets)),
+            secrets: Secrets::new(request.secrets),
             resource_limits,
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };

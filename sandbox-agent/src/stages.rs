@@ -12,7 +12,7 @@ use prost::Message as _;
 use rustix::io::Errno;
 
 use crate::limits::MAX_STAGES;
-use crate::secrets::Secrets;
+use crate::secrets::{Redactor, Secrets};
 use crate::stage_memory::{KeptOutput, StageMemory};
 use crate::stage_relay;
 
@@ -122,5 +122,10 @@ fn redacted(data: &[u8], is_cut: bool, secrets: Option<&Arc<Secrets>>) -> Vec<u8
     let Some(secrets) = secrets else {
         return data.to_vec();
     };
-    secrets.redacted_bytes(data, is_cut)
+    let mut redactor = Redactor::new(Arc::clone(secrets));
+    let mut shown = redactor.push(data);
+    if !is_cut {
+        shown.extend(redactor.finish());
+    }
+    shown
 }

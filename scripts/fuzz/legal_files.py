@@ -24,9 +24,8 @@ def is_not_a_path(exchange):
 
 
 @legal(400, "getFile")
-def is_conditional_without_secrets(exchange):
-    conditions = ("range", "if-match", "if-none-match", "if-range")
-    return exchange.query.get("hideSecrets") == "true" and exchange.details.get("field") in conditions
+def is_condition_without_secrets(exchange):
+    return exchange.query.get("hideSecrets") == "true" and exchange.details.get("field") == "if-match"
 
 
 @legal(422, "grepFiles")

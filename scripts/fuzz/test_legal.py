@@ -19,8 +19,8 @@ def is_legal(operation, status, field=None, body=None, **query):
 
 class Requests(unittest.TestCase):
     def test_a_condition_is_rejected_only_with_hidden_secrets(self):
-        self.assertTrue(is_legal("getFile", 400, "range", path="a", hideSecrets="true"))
-        self.assertFalse(is_legal("getFile", 400, "range", path="a", hideSecrets="false"))
+        self.assertTrue(is_legal("getFile", 400, "if-match", path="a", hideSecrets="true"))
+        self.assertFalse(is_legal("getFile", 400, "if-match", path="a", hideSecrets="false"))
         self.assertFalse(is_legal("getFile", 400, "path", path="a", hideSecrets="true"))
 
     def test_an_invalid_cursor_is_rejected(self):

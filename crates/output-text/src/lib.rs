@@ -4,7 +4,6 @@
 //!   progress bars ([`Cleaner`]).
 //! - [`Part`] keeps them unchanged.
 //! - [`write_json`] writes any amount as JSON.
-//! - [`Redactor`] replaces secret values ([`Secrets`]).
 //! - [`Sequences`] tells text from escape sequences.
 //!
 //! The first three need memory for what they keep, however long the output is.
@@ -13,7 +12,6 @@ mod clean;
 mod excerpt;
 mod json;
 mod keep;
-mod secrets;
 mod sequences;
 mod text;
 
@@ -21,6 +19,5 @@ pub use clean::{Cleaner, MAX_HELD_BYTES, cleaned};
 pub use excerpt::{Excerpt, Omitted, Shown};
 pub use json::write_json;
 pub use keep::Keep;
-pub use secrets::{Redactor, Secret, Secrets};
 pub use sequences::Sequences;
 pub use text::Part;

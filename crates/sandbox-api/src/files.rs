@@ -273,7 +273,7 @@ pub struct GrepFiles {
     /// Also searches `.git` and files that `.gitignore` excludes, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_ignored: Option<bool>,
-    /// Replaces the values of secret variables in the matching lines, default false.
+    /// Replaces the values of secret variables in the matching lines and in names, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hide_secrets: Option<bool>,
 }
@@ -363,6 +363,9 @@ pub struct GlobFiles {
     /// Also includes `.git` and files that `.gitignore` excludes, default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_ignored: Option<bool>,
+    /// Replaces the values of secret variables in names, default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hide_secrets: Option<bool>,
 }
 
 /// Response of `POST …/files:glob`.

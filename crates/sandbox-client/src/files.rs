@@ -285,7 +285,7 @@ impl FileContent {
         let etag = header(ETAG).map(|etag| etag.trim_matches('"').to_owned());
         Self {
             length,
-            total: range.or(length).or(size),
+            total: range.or(size).or(length),
             etag,
             pieces: response.into_body().into_pieces().boxed(),
         }

@@ -17,7 +17,7 @@ use sandboxd::model::Instance;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::{POLL, SOON, TOKEN, docker, runtime};
+use crate::{LINK_PORTS, POLL, SOON, TOKEN, docker, runtime};
 
 /// Directories and settings of a test's daemon.
 pub struct Home {
@@ -44,8 +44,7 @@ impl Home {
             ("SANDBOXD_AGENT_TRANSPORT", "socket".to_owned()),
             // Any free port, because stories run in parallel.
             ("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0".to_owned()),
-            // No sandbox reaches these ports, so none of them may be a port that the system chooses for a test's server.
-            ("SANDBOXD_PREVIEW_PORTS", "21000-21099".to_owned()),
+            ("SANDBOXD_PREVIEW_PORTS", format!("{}-{}", LINK_PORTS.start(), LINK_PORTS.end())),
             ("SANDBOXD_LOG", std::env::var("SANDBOXD_LOG").unwrap_or("warn".into())),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();

@@ -8,7 +8,7 @@ mod outcome;
 pub mod packages;
 
 use std::net::TcpListener;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +22,9 @@ pub use outcome::{Collected, Outcome, outcome, script};
 
 /// The token of every test daemon.
 pub const TOKEN: &str = "a-token-for-tests-of-at-least-32-characters";
+
+/// Ports of preview links. No sandbox reaches them, so none of them is a port that the system chooses for a test's server.
+pub const LINK_PORTS: RangeInclusive<u16> = 21_000..=21_099;
 
 /// Time limit of every wait for a condition.
 pub const SOON: Duration = Duration::from_secs(30);

@@ -58,6 +58,7 @@ impl Toolbox {
                     exclude: None,
                     max_results: Some(max_results),
                     include_ignored: input.include_ignored,
+                    hide_secrets: Some(true),
                 };
                 let found = self.client.glob_files(sandbox, &request).await?;
                 let matches = found.entries.into_iter().map(|entry| {

@@ -27,8 +27,8 @@ for file in {,.agents/,.claude/}skills/*/SKILL.md /usr/share/skills/*/SKILL.md /
 done
 exit 0"#;
 
-/// Prints the beginning of a file.
-const READ: &str = r#"head -c "$2" -- "$1""#;
+/// Prints the size of a file in bytes on a line, and its beginning.
+const READ: &str = r#"stat -Lc %s -- "$1" && head -c "$2" -- "$1""#;
 
 /// Maximum number of skills, and of bytes that are read of each for the list.
 const MAX_SKILLS: usize = 64;
@@ -36,6 +36,10 @@ const MAX_HEAD_BYTES: usize = 4096;
 
 /// Maximum size of a skill in bytes.
 const MAX_SKILL_BYTES: usize = 64 * 1024;
+
+/// How many more bytes are printed than shown: the length of the longest secret value. One that begins in what is shown is
+/// then complete, and is replaced.
+const MORE_BYTES: usize = 4096;
 
 /// Time limit of a search.
 const SEARCH_MS: u64 = 10_000;
@@ -68,10 +72,15 @@ impl Toolbox {
             );
             return Err(Error::Argument { field: "name", problem });
         };
-        let content = text(&self.print(sandbox, READ, &[&found.path, &MAX_SKILL_BYTES.to_string()]).await?);
-        let cut = match content.len() {
-            0..MAX_SKILL_BYTES => String::new(),
-            _ => format!("\n[only the first {MAX_SKILL_BYTES} bytes are shown]"),
+        let most = (MAX_SKILL_BYTES + MORE_BYTES).to_string();
+        let printed = self.print(sandbox, READ, &[&found.path, &most]).await?;
+        let (size, content) = printed.split_once('\n').unwrap_or_default();
+        let is_cut =
+            content.len() > MAX_SKILL_BYTES || size.parse().is_ok_and(|size: usize| size > MAX_SKILL_BYTES);
+        let content = text(beginning(content, MAX_SKILL_BYTES));
+        let cut = match is_cut {
+            false => String::new(),
+            true => format!("\n[only the first {MAX_SKILL_BYTES} bytes are shown]"),
         };
         let text =
             format!("{}{cut}\n[files of this skill are in {}]", content.trim_end(), folder(&found.path));
@@ -80,7 +89,7 @@ impl Toolbox {
 
     /// Finds skills, each with its beginning. Of several with one name, the first counts.
     async fn find_skills(&self, sandbox: &SandboxId) -> Result<Vec<Found>, Error> {
-        let limits = [MAX_SKILLS, MAX_HEAD_BYTES].map(|limit| limit.to_string());
+        let limits = [MAX_SKILLS, MAX_HEAD_BYTES + MORE_BYTES].map(|limit| limit.to_string());
         let boundary = Uuid::new_v4().simple().to_string();
         let printed = self.print(sandbox, FIND, &[&limits[0], &limits[1], &boundary]).await?;
         let mut found: Vec<Found> = found_in(&printed, &boundary);
@@ -112,10 +121,15 @@ impl Toolbox {
 /// The skills in what [`FIND`] prints.
 fn found_in(printed: &str, boundary: &str) -> Vec<Found> {
     let found = |part: &str| {
-        let (path, beginning) = part.split_once('\n')?;
-        Some(Found { path: path.to_owned(), text: text(beginning) })
+        let (path, printed) = part.split_once('\n')?;
+        Some(Found { path: path.to_owned(), text: text(beginning(printed, MAX_HEAD_BYTES)) })
     };
     printed.split(&format!("\n{boundary} ")).skip(1).filter_map(found).collect()
+}
+
+/// At most as many bytes of a text, up to the end of a character.
+fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
 }
 
 /// A text without escape sequences and control characters.

@@ -36,7 +36,7 @@ use crate::limits::{
     REAP_TRIES,
 };
 use crate::reaper::Reaper;
-use crate::secrets::{Secrets, from_wire};
+use crate::secrets::Secrets;
 use crate::termination;
 
 /// Default program: a login shell.
@@ -120,7 +120,7 @@ impl Terminals {
         };
         let cwd = self.workspace.join(&request.cwd);
         let spec = Spec { id: request.terminal_id, argv, cwd, is_shell };
-        self.launch(spec, &request.env, size, Secrets::on_terminal(from_wire(request.secrets)))
+        self.launch(spec, &request.env, size, Secrets::on_terminal(request.secrets))
     }
 
     fn launch(

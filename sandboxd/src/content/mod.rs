@@ -8,7 +8,7 @@ pub(crate) mod precondition;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    HeaderName, IF_MATCH, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
+    HeaderName, IF_MATCH, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -56,26 +56,24 @@ pub(crate) async fn respond(
     Ok(Content { status, headers: headers_of(&header, is_part), bytes: Some(bytes) })
 }
 
-/// Responds with a whole file, without the values of secret variables. If there are any, the length is not known, and the
-/// etag would be that of other content. The size of the file is in `x-file-size` then.
+/// Responds with a whole file, without the values of secret variables. It has no etag, because that would be the one of other
+/// content, so ranges and conditions do not apply. If there are values, the length is not known, and the size of the file is
+/// in `x-file-size`.
 pub(crate) async fn respond_hidden(
     files: &Files,
     id: &SandboxId,
     path: FilePath,
     request: &HeaderMap,
 ) -> Result<Content, Error> {
-    for unsupported in [RANGE, IF_MATCH, IF_NONE_MATCH, IF_RANGE] {
-        if request.contains_key(&unsupported) {
-            let problem = "is not supported with `hideSecrets`";
-            return Err(FieldError::new(unsupported.as_str(), problem).into());
-        }
+    if request.contains_key(IF_MATCH) {
+        return Err(FieldError::new(IF_MATCH.as_str(), "is not supported with `hideSecrets`").into());
     }
     let (header, bytes, is_changed) = files.read_hidden(id, path).await?;
     let mut headers = headers_of(&header, false);
+    headers.remove(ETAG);
+    headers.remove(ACCEPT_RANGES);
     if is_changed {
-        for name in [CONTENT_LENGTH, ETAG, ACCEPT_RANGES] {
-            headers.remove(name);
-        }
+        headers.remove(CONTENT_LENGTH);
         headers.insert(FILE_SIZE, header.info.size_bytes.into());
     }
     Ok(Content { status: StatusCode::OK, headers, bytes: Some(bytes) })

@@ -18,13 +18,22 @@ const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream")
 
 /// Opens a file, if the chat has a sandbox with it.
 pub(crate) async fn open(chat: &Chat, path: &str) -> Result<FileContent, Failure> {
-    let missing = || Failure::not_found("File not found");
     let sandbox = chat.find().await?.ok_or_else(missing)?;
-    match chat.client.get_file(&sandbox, path, None).await {
-        Ok(content) => Ok(content),
-        Err(error) if is_missing_file(&error) => Err(missing()),
-        Err(error) => Err(error.into()),
-    }
+    chat.client.get_file(&sandbox, path, None).await.map_err(failure)
+}
+
+/// Opens a file for the model, without the values of secret variables.
+pub(crate) async fn open_without_secrets(chat: &Chat, path: &str) -> Result<FileContent, Failure> {
+    let sandbox = chat.find().await?.ok_or_else(missing)?;
+    chat.client.get_file_without_secrets(&sandbox, path).await.map_err(failure)
+}
+
+fn missing() -> Failure {
+    Failure::not_found("File not found")
+}
+
+fn failure(error: sandbox_client::Error) -> Failure {
+    if is_missing_file(&error) { missing() } else { error.into() }
 }
 
 /// Responds with the content of a file. It is passed on as it arrives.

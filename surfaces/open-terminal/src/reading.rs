@@ -7,7 +7,7 @@ use sandbox_client::{Error as ClientError, FileContent};
 use serde_json::json;
 
 use crate::access::Chat;
-use crate::content::{kind_of, open, shown};
+use crate::content::{kind_of, open, open_without_secrets, shown};
 use crate::discovery::ok;
 use crate::failure::Failure;
 use crate::params::Params;
@@ -47,7 +47,7 @@ pub(crate) async fn read(State(server): State<Server>, chat: Chat, params: Param
         first: params.number("start_line", 1..=u64::MAX)?.unwrap_or(1),
         last: params.number("end_line", 1..=u64::MAX)?.unwrap_or(u64::MAX),
     };
-    match text_of(open(&chat, &path).await?, range).await {
+    match text_of(open_without_secrets(&chat, &path).await?, range).await {
         Ok((content, total_lines)) => {
             Ok(ok(&json!({ "path": path, "total_lines": total_lines, "content": content })))
         }

@@ -36,7 +36,7 @@ pub(crate) async fn grep(State(server): State<Server>, chat: Chat, params: Param
         include: patterns(&params, "include")?,
         max_results: Some(if by_line { max as u32 } else { SEARCHED }),
         include_ignored: Some(true),
-        hide_secrets: None,
+        hide_secrets: Some(true),
     };
     let found = chat.client.grep_files(&chat.open().await?, &request).await;
     let found = found.map_err(|error| missing(error, "Search path not found"))?;
@@ -69,6 +69,7 @@ pub(crate) async fn glob(State(server): State<Server>, chat: Chat, params: Param
         exclude: patterns(&params, "exclude")?,
         max_results: Some(SEARCHED),
         include_ignored: Some(true),
+        hide_secrets: Some(true),
     };
     let found = chat.client.glob_files(&chat.open().await?, &request).await;
     let found = found.map_err(|error| missing(error, "Search directory not found"))?;

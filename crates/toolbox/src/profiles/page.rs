@@ -175,7 +175,8 @@ impl Reader {
 
     /// Returns the part, or nothing if it is not text.
     fn finish(mut self, file_bytes: u64) -> Option<Page> {
-        let mut from = self.kept_from.0;
+        // Without anything kept, everything was read.
+        let mut from = if self.kept.is_empty() { self.position } else { self.kept_from.0 };
         if let Start::Byte(byte) = self.start {
             let begin = begin_of_character(&self.kept, byte.saturating_sub(from));
             from += begin as u64;
@@ -199,7 +200,8 @@ impl Reader {
             lines: text.matches('\n').count() as u64 + u64::from(ends_in_line),
             is_cut_in_line: is_cut && ends_in_line,
             is_cut,
-            has_more: next_byte < file_bytes,
+            // In what is read, secret values are replaced, so it does not have the length of the file.
+            has_more: next_byte < self.position || !self.is_counted,
             next_byte,
             line_feeds: self.is_counted.then_some(self.line_feeds),
             ends_in_line: self.ends_in_line,

@@ -1,15 +1,30 @@
 //! Values that must not be shown.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
-pub use output_text::Secret;
 use sandbox_api::StringMap;
 
 use super::{FieldError, SandboxSpec};
 
 /// Length of a secret value in bytes. A shorter one would be found in words that are not secret.
 pub const SECRET_BYTES: RangeInclusive<usize> = 8..=4096;
+
+/// A value that must not be shown. `[name]` is shown in its place.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// Name of its variable.
+    pub name: String,
+    /// The value.
+    pub value: String,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", self.name)
+    }
+}
 
 impl SandboxSpec {
     /// The values of the secret variables.

@@ -24,12 +24,12 @@ use crate::model::files::FileTarget;
 /// Returns the whole file or a range, of any size. Supports `if-match`, `if-none-match` and `if-range`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "getFile", tag = "files",
     params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
-        ("hideSecrets" = Option<bool>, Query, description = "Replaces the values of secret variables. Conditions and ranges are then not supported. Default false."),
+        ("hideSecrets" = Option<bool>, Query, description = "Replaces the values of secret variables. The whole file is then sent, without an etag, and `if-match` is rejected. Default false."),
         ("range" = Option<String>, Header, description = "One range of bytes."),
         ("if-match" = Option<String>, Header, description = "Etags, one of which the file must have, or `*`."),
         ("if-range" = Option<String>, Header, description = "Etag of the version that the range belongs to."),
         ("if-none-match" = Option<String>, Header, description = "Etags of the client's copies. A matching file is not sent again.")),
-    responses((status = 200, description = "Content of the file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String))),
+    responses((status = 200, description = "Content of the file.", content_type = "application/octet-stream", headers(("etag" = String), ("last-modified" = String), ("x-file-size" = u64, description = "Size of the file, if its length is not known because values were replaced."))),
         (status = 206, description = "Content of the range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
         (status = 304, description = "The file has one of the etags in `if-none-match`."), ByName, ByQuery, ByRange, ByCondition, BySandbox))]
 pub(in crate::api) async fn get(

@@ -64,18 +64,15 @@ pub(super) async fn write(
 ///
 /// Returns the whole file, at most 50 MiB, or `found: false` if it does not exist.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files:read", operation_id = "readFile", tag = "files",
-    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes."),
-        ("hideSecrets" = Option<bool>, Query, description = "Replaces the values of secret variables. Default false.")),
+    params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes.")),
     responses((status = 200, body = FileRead), ByName, ByQuery, BySize, BySandbox))]
 pub(super) async fn read(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     PathParam(path): PathParam,
-    query: Params,
 ) -> Result<Json<FileRead>> {
     let id = params::sandbox(&id)?;
-    let secrets = secret_values(params::optional(&query, "hideSecrets", "`true` or `false`")?);
-    let content = state.service.files().read_whole(&id, named("path", path)?, secrets).await?;
+    let content = state.service.files().read_whole(&id, named("path", path)?).await?;
     let content_base64 = content.map(|content| BASE64_STANDARD.encode(content));
     Ok(Json(FileRead { found: content_base64.is_some(), content_base64 }))
 }

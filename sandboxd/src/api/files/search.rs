@@ -52,6 +52,7 @@ pub(in crate::api) async fn glob(
     Json(request): Json<GlobFiles>,
 ) -> Result<Json<GlobFound>> {
     let id = params::sandbox(&id)?;
+    let secrets = secret_values(request.hide_secrets);
     let request = GlobOptions {
         path: path_of("path", request.path.unwrap_or_default().into())?,
         pattern: request.pattern,
@@ -59,7 +60,7 @@ pub(in crate::api) async fn glob(
         max_results: max_results(request.max_results)?,
         include_ignored: request.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::glob_found(state.service.files().glob(&id, request).await?)))
+    Ok(Json(wire::glob_found(state.service.files().glob(&id, request, secrets).await?)))
 }
 
 fn max_results(requested: Option<u32>) -> Result<u32> {

@@ -84,16 +84,10 @@ impl Files {
     }
 
     /// Reads a whole file. `None` if it does not exist.
-    pub async fn read_whole(
-        &self,
-        id: &SandboxId,
-        path: FilePath,
-        secrets: SecretValues,
-    ) -> Result<Option<Bytes>, Error> {
-        let in_use = self.lifecycle.in_use(id).await?;
-        match in_use.agent().read_whole(path, limits::MAX_READ_BYTES).await {
+    pub async fn read_whole(&self, id: &SandboxId, path: FilePath) -> Result<Option<Bytes>, Error> {
+        match self.lifecycle.in_use(id).await?.agent().read_whole(path, limits::MAX_READ_BYTES).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::File))) => Ok(None),
-            other => Ok(Some(secrets.of(in_use.sandbox()).in_content(other?))),
+            other => Ok(Some(other?)),
         }
     }
 
@@ -134,9 +128,13 @@ impl Files {
     ) -> Result<(FileHeader, FileStream<Bytes>, bool), Error> {
         let (sandbox, agent, guard) = self.begin_long_change(id).await?;
         let (header, bytes) = agent.read_file(path, 0, None).await?;
-        let hidden = SecretValues::Hidden.of(&sandbox);
-        let has_any = hidden.has_any();
-        Ok((header, FileStream::new(hidden.in_stream(bytes), guard), has_any))
+        let values = SecretValues::Hidden.of(&sandbox);
+        let has_any = values.is_some();
+        let shown = match values {
+            Some(values) => values.in_stream(bytes),
+            None => bytes,
+        };
+        Ok((header, FileStream::new(shown, guard), has_any))
     }
 
     /// Inspects a path. A symbolic link is not followed.
@@ -203,7 +201,10 @@ impl Files {
         let in_use = self.lifecycle.in_use(id).await?;
         let edited = in_use.agent().edit_file(path, edits).await?;
         self.snapshots.note_files(in_use.sandbox());
-        Ok(secrets.of(in_use.sandbox()).in_edited(edited))
+        Ok(match secrets.of(in_use.sandbox()) {
+            Some(values) => values.in_edited(edited),
+            None => edited,
+        })
     }
 
     /// Packs a directory or file into an archive.
@@ -264,13 +265,26 @@ impl Files {
         secrets: SecretValues,
     ) -> Result<Found<GrepMatch>, Error> {
         let (sandbox, agent, _guard) = self.begin_long_change(id).await?;
-        Ok(secrets.of(&sandbox).in_found(agent.grep(request).await?))
+        let mut found = agent.grep(request).await?;
+        if let Some(values) = secrets.of(&sandbox) {
+            found.results = found.results.into_iter().map(|found| values.in_match(found)).collect();
+        }
+        Ok(found)
     }
 
     /// Searches files and directories by their paths.
-    pub async fn glob(&self, id: &SandboxId, request: GlobOptions) -> Result<Found<FileInfo>, Error> {
-        let (agent, _guard) = self.begin_long_use(id).await?;
-        Ok(agent.glob(request).await?)
+    pub async fn glob(
+        &self,
+        id: &SandboxId,
+        request: GlobOptions,
+        secrets: SecretValues,
+    ) -> Result<Found<FileInfo>, Error> {
+        let (sandbox, agent, _guard) = self.begin_long_change(id).await?;
+        let mut found = agent.glob(request).await?;
+        if let Some(values) = secrets.of(&sandbox) {
+            found.results = found.results.into_iter().map(|info| values.in_info(info)).collect();
+        }
+        Ok(found)
     }
 
     /// Returns the agent for a long operation. The guard keeps the sandbox in use, and does not block its deletion.

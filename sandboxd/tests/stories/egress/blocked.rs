@@ -7,7 +7,7 @@ use sandbox_api::network::DenialReason;
 use sandbox_api::sandbox::Network;
 use tokio::net::TcpListener;
 
-use crate::support::harness::{Daemon, Home};
+use crate::support::harness::{Daemon, Home, LINK_PORTS};
 use crate::support::network::{sandbox_with, statuses};
 use crate::support::sink::{HERE, LAN, METADATA, OPENED, Sink};
 
@@ -153,14 +153,15 @@ async fn the_daemons_own_ports_stay_blocked_even_if_this_machine_is_allowed() {
     let daemon = Daemon::start_in(home).await;
     let api: u16 = daemon.base.rsplit(':').next().unwrap().parse().unwrap();
     // The ports of links are ports of the gateway as well.
-    let rules: Vec<String> = [control, api, 42_000].iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let link = *LINK_PORTS.start();
+    let rules: Vec<String> = [control, api, link].iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let sandbox = sandbox_with(&daemon, "chat:1", "default", &rules).await;
-    let link = daemon.client.get(&sandbox).await.unwrap();
-    assert_eq!(link.network.allow.unwrap(), rules);
+    let found = daemon.client.get(&sandbox).await.unwrap();
+    assert_eq!(found.network.allow.unwrap(), rules);
     let targets: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
     let asked = statuses(&daemon, &sandbox, &targets).await;
-    let wanted = [(control, 200), (api, 403), (42_000, 403)];
+    let wanted = [(control, 200), (api, 403), (link, 403)];
     assert_eq!(asked, wanted.map(|(port, status)| format!("127.0.0.1:{port} {status}")));
     server.accept().await.unwrap();
     daemon.stop().await;

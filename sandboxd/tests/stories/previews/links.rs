@@ -9,7 +9,7 @@ use sandbox_api::sandbox::CreateSandbox;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::harness::{Daemon, Home, SOON, over_each_transport, until};
+use crate::support::harness::{Daemon, Home, LINK_PORTS, SOON, over_each_transport, until};
 use crate::support::visitor::{
     PORT, UrlParts, node, raw, sandbox_with_port, serve, url_parts, visit, visit_with,
 };
@@ -203,7 +203,7 @@ async fn a_link_with_its_own_port_works_after_it_was_followed() {
     let request = CreateLink { style: Some(LinkStyle::Port), ttl_ms: None };
     let link = daemon.client.create_link(&sandbox, PORT, &request).await.unwrap();
     let UrlParts { host, port, path } = url_parts(&link.url);
-    assert!((42000..=42099).contains(&port) && path.starts_with("/?preview-key="), "{}", link.url);
+    assert!(LINK_PORTS.contains(&port) && path.starts_with("/?preview-key="), "{}", link.url);
     let base = format!("http://{host}/");
     assert_eq!(visit(&base).await.status, 404, "without the link");
     let key = path.strip_prefix("/").unwrap();

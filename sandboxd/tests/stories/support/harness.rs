@@ -1,8 +1,8 @@
 //! The test daemon, and a macro for stories over both agent transports.
 
 pub(crate) use test_daemon::{
-    Collected, Daemon, DaemonProcess, Home, Outcome, SOON, TOKEN, docker, free_port, free_ports, outcome,
-    script, skip, skipped_under_gvisor, under_gvisor, until, until_within,
+    Collected, Daemon, DaemonProcess, Home, LINK_PORTS, Outcome, SOON, TOKEN, docker, free_port, free_ports,
+    outcome, script, skip, skipped_under_gvisor, under_gvisor, until, until_within,
 };
 
 /// Turns each story into a test for each agent transport.

@@ -122,6 +122,8 @@ impl Toolbox {
             path: Some(base.to_owned()),
             max_results: Some(MAX_EXPORTED),
             include_ignored: Some(true),
+            // The files are opened by these names.
+            hide_secrets: None,
             ..GlobFiles::default()
         };
         let found = self.client.glob_files(sandbox, &request).await?;
