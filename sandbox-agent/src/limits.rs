@@ -253,7 +253,7 @@ pub(crate) const MAX_SNAPSHOT_NAMES_BYTES: usize = 20 * 1024 * 1024;
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a snapshot or a restore computes before it rests.
-pub(crate) const SNAPSHOT_WORK: Duration = Duration::from_micros(500);
+pub(crate) const SNAPSHOT_WORK: Duration = Duration::from_millis(1);
 
 /// How long it then rests. The kernel adds up to 50 microseconds (prctl(2), `PR_SET_TIMERSLACK`).
 pub(crate) const SNAPSHOT_REST: Duration = Duration::from_micros(50);
