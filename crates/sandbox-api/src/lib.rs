@@ -28,6 +28,9 @@ pub use session::{SessionKey, SessionKeyError};
 /// Header for the admin token. `Authorization: Bearer` is accepted too.
 pub const TOKEN_HEADER: &str = "x-remcochat-admin-token";
 
+/// Header with the size of a file in bytes, if the response has another length.
+pub const FILE_SIZE_HEADER: &str = "x-file-size";
+
 /// Response header with the request's id.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 

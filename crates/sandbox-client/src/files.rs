@@ -21,16 +21,13 @@ use sandbox_api::files::{
     ArchiveUnpacked, DirMade, EditFile, FileDeleted, FileEdited, FileInfo, FileLink, FileList, FileRead,
     FileWritten, GlobFiles, GlobFound, GrepFiles, GrepFound, LinkFile, MakeDir, MoveFile, WriteFiles,
 };
-use sandbox_api::{Done, SandboxId};
+use sandbox_api::{Done, FILE_SIZE_HEADER, SandboxId};
 use tokio::io::AsyncRead;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::deadlines::{ACT, TRANSFER, UNLIMITED};
 use crate::request::{RequestBuilder, broken, json, send};
 use crate::{Body, BoxError, Client, Error};
-
-/// Size of a file in bytes, where the response has another length.
-const FILE_SIZE: HeaderName = HeaderName::from_static("x-file-size");
 
 /// Options of a write. By default it replaces an existing file and keeps its mode, or uses 0644.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -281,7 +278,7 @@ impl FileContent {
         };
         let length = header(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let range = header(CONTENT_RANGE).and_then(|range| range.rsplit_once('/')?.1.parse().ok());
-        let size = header(FILE_SIZE).and_then(|size| size.parse().ok());
+        let size = header(HeaderName::from_static(FILE_SIZE_HEADER)).and_then(|size| size.parse().ok());
         let etag = header(ETAG).map(|etag| etag.trim_matches('"').to_owned());
         Self {
             length,

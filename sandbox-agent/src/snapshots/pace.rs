@@ -28,3 +28,19 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_comes_after_work_and_only_then() {
+        let began = Instant::now();
+        let mut pace = Pace { since: began - SNAPSHOT_WORK };
+        pace.rest_if_due();
+        assert!(pace.since >= began + SNAPSHOT_REST);
+        let mut pace = Pace { since: began + SNAPSHOT_WORK };
+        pace.rest_if_due();
+        assert_eq!(pace.since, began + SNAPSHOT_WORK);
+    }
+}

@@ -8,20 +8,17 @@ pub(crate) mod precondition;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    HeaderName, IF_MATCH, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+    IF_MATCH, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
-use sandbox_api::SandboxId;
+use sandbox_api::{FILE_SIZE_HEADER, SandboxId};
 
 use self::precondition::{is_not_modified, is_range_of, quoted};
 use crate::model::files::{FileHeader, FilePath};
 use crate::model::{FieldError, FileRefusal, Refusal};
 use crate::service::{Error, FileStream, Files};
-
-/// Size of a file in bytes, where the response has another length.
-const FILE_SIZE: HeaderName = HeaderName::from_static("x-file-size");
 
 /// Response with a file's content.
 pub(crate) struct Content {
@@ -74,7 +71,7 @@ pub(crate) async fn respond_hidden(
     headers.remove(ACCEPT_RANGES);
     if is_changed {
         headers.remove(CONTENT_LENGTH);
-        headers.insert(FILE_SIZE, header.info.size_bytes.into());
+        headers.insert(FILE_SIZE_HEADER, header.info.size_bytes.into());
     }
     Ok(Content { status: StatusCode::OK, headers, bytes: Some(bytes) })
 }
