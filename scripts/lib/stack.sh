@@ -168,6 +168,16 @@ compile_sandboxd() {
   build_daemon
 }
 
+# The first sandboxd on this machine is not optimized, so that it starts earlier. It is optimized together with the chat.
+compile_first_sandboxd() {
+  if [[ -e $(target_dir)/release/sandboxd ]]; then
+    compile_sandboxd
+    return
+  fi
+  ensure_rust
+  build_daemon_quickly
+}
+
 # Runs with low priority, because sandboxd and its image, which are built at the same time, are needed first.
 compile_page() {
   renice --priority 19 --pid "$BASHPID" >/dev/null || true
@@ -181,14 +191,20 @@ compile_chat() {
 
 start_sandboxd_built_here() {
   ensure_rust
+  build_sandboxd_image
+  start_sandboxd
+}
+
+build_sandboxd_image() {
   fill_prebuilt sandboxd release/sandboxd release/sandbox-agent release/sandboxd-volumes
   cp -r -- sandbox-images "$PREBUILT/sandboxd/"
   build_prebuilt_image sandboxd "${STACK_SANDBOXD_IMAGE:-sandboxd:local}"
-  start_sandboxd
 }
 
 start_chat_built_here() {
   ensure_rust
+  # Was optimized since it was started. Its sandboxes and their commands continue while it restarts.
+  cmp --silent "$(target_dir)/release/sandboxd" "$PREBUILT/sandboxd/sandboxd" || build_sandboxd_image
   fill_prebuilt chat release/chat
   cp -- docker/config.toml "$PREBUILT/chat/"
   build_prebuilt_image chat "${STACK_CHAT_IMAGE:-sandboxd-chat:local}"
@@ -250,6 +266,7 @@ start_sandboxd() {
 
 start_chat() {
   up_services --remove-orphans
+  wait_for_service sandboxd 8080 /v1/ready
   wait_for_service chat 3000 /api/health
 }
 
