@@ -30,8 +30,7 @@ use sandbox_api::TOKEN_HEADER;
 use super::ApiState;
 use super::error::{ApiError, HttpError};
 use super::server::Peer;
-use crate::model::AdminToken;
-use crate::model::tool_tokens::ADMIN;
+use crate::model::{AdminToken, Principal};
 
 /// Routes that need no token.
 const OPEN: [&str; 3] = ["/v1/health", "/v1/ready", "/open-terminal/health"];
@@ -48,10 +47,6 @@ const OAUTH_PATHS: &str = "/.well-known/oauth-";
 
 /// Challenge for clients of surfaces (RFC 6750).
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
-
-/// Name of the token that a request was authenticated with.
-#[derive(Debug, Clone)]
-pub(super) struct TokenName(pub(super) Arc<str>);
 
 /// Marks a request that a surface sends for its caller.
 #[derive(Debug, Clone, Copy)]
@@ -91,12 +86,12 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     let (by_browser, by_surface) = (is_for_browsers(path), is_surface(path));
     let given = Given::of(request.headers(), by_browser);
     let takes_tool_tokens = by_surface || request.extensions().get::<OfSurface>().is_some();
-    let name = given.name(&state).filter(|name| takes_tool_tokens || **name == *ADMIN);
-    let is_known = name.is_some();
+    let principal = given.principal(&state).filter(|found| takes_tool_tokens || !found.is_for_tools);
+    let is_known = principal.is_some();
     if is_open(path) || is_known || (given.is_nothing() && is_late(&request)) {
         drop(given);
-        if let Some(name) = name {
-            request.extensions_mut().insert(TokenName(name));
+        if let Some(principal) = principal {
+            request.extensions_mut().insert(principal);
         }
         if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>().filter(|_| is_known) {
             slot.mark_authenticated();
@@ -120,12 +115,12 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     response
 }
 
-/// Checks a token that a surface received after the head of a request, and returns its name. `of` are the extensions of
+/// Checks a token that a surface received after the head of a request, and returns who has it. `of` are the extensions of
 /// the request. The result reveals only that a token is wrong, so failures are counted and not delayed.
-pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Option<Arc<str>> {
+pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Option<Arc<Principal>> {
     let given = Given { tokens: vec![token.as_bytes().into()], is_repeated: false };
-    let name = if token.is_empty() { None } else { given.name(state) };
-    match &name {
+    let principal = if token.is_empty() { None } else { given.principal(state) };
+    match &principal {
         Some(_) => {
             if let Some(slot) = of.get::<Arc<ConnectionSlot>>() {
                 slot.mark_authenticated();
@@ -137,7 +132,7 @@ pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Opti
             let _ = state.throttle.failed(peer_of(of));
         }
     }
-    name
+    principal
 }
 
 /// Address of the client. Requests without one share a single counter.
@@ -180,10 +175,10 @@ impl<'a> Given<'a> {
         self.tokens.is_empty() && !self.is_repeated
     }
 
-    /// Name of the token, if the request has one and no other.
-    fn name(&self, state: &ApiState) -> Option<Arc<str>> {
+    /// Who has the token, if the request has one and no other.
+    fn principal(&self, state: &ApiState) -> Option<Arc<Principal>> {
         if self.is_right(&state.token) {
-            return Some(ADMIN.into());
+            return Some(Arc::clone(&state.operator));
         }
         if self.is_repeated {
             return None;
@@ -191,7 +186,7 @@ impl<'a> Given<'a> {
         let now = Timestamp::now();
         let mut names = self.tokens.iter().map(|given| state.tool_tokens.name_of(given, now));
         let name = names.next()??;
-        names.all(|other| other == Some(name)).then(|| name.into())
+        names.all(|other| other == Some(name)).then(|| Arc::new(Principal::of_tool_token(name)))
     }
 
     fn is_right(&self, token: &AdminToken) -> bool {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use axum::extract::State;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sandbox_api::ErrorCode;
@@ -10,8 +9,8 @@ use sandbox_api::batch::{BatchEnded, BatchFault, BatchOutcome, BatchRan, BatchRe
 use sandbox_api::command::StartCommand;
 use tracing::error;
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::User;
 use super::command::spec_of;
 use super::error::{ApiError, Result, sentence};
 use super::openapi::InSandbox;
@@ -30,17 +29,17 @@ use crate::service::{self, BatchOrder, CommandOutput, CommandResult};
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/commands:batch", operation_id = "runBatch", tag = "commands",
     params(InSandbox), request_body = RunBatch, responses((status = 200, body = BatchRan), ByName, ByBody, BySandbox))]
 pub(super) async fn run(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<RunBatch>,
 ) -> Result<Json<BatchRan>> {
-    let id = params::sandbox(&id)?;
-    let specs = specs_of(request.commands, state.service.limits())?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let specs = specs_of(request.commands, access.limits())?;
     let order = BatchOrder {
         parallel: parallel_of(request.parallel, &specs)?,
         continue_on_error: request.continue_on_error.unwrap_or(false),
     };
-    let results = state.service.commands().run_batch(&id, specs, order).await?;
+    let results = access.commands().run_batch(&id, specs, order).await?;
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::{IntoResponse, Response};
@@ -16,8 +15,8 @@ use sandbox_api::command::{
     Script, StartCommand,
 };
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::{Reader, User};
 use super::command_body::CommandBody;
 use super::error::Result;
 use super::ndjson;
@@ -45,19 +44,19 @@ const LAST_SEQ: u64 = u64::MAX - 1;
     request_body(content((StartCommand = "application/json"), (Script = "text/plain"))), responses((status = 200, content((CommandStarted = "application/json"), (Record = "application/x-ndjson"))),
         ByName, ByBody, BySandbox))]
 pub(super) async fn start(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     headers: HeaderMap,
     CommandBody(request): CommandBody<StartCommand>,
 ) -> Result<Response> {
-    let id = params::sandbox(&id)?;
-    let spec = spec_of(request, state.service.limits())?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let spec = spec_of(request, access.limits())?;
     let command_id = spec.id.clone();
     if ndjson::is_wanted(headers.get(ACCEPT)) {
-        let stream = state.service.commands().run(&id, spec).await?;
+        let stream = access.commands().run(&id, spec).await?;
         return Ok(ndjson::response(stream, command_id));
     }
-    let started = state.service.commands().start(&id, spec).await?;
+    let started = access.commands().start(&id, spec).await?;
     let timeout_ms = started.timeout.as_millis() as u64;
     Ok(Json(CommandStarted { command_id, timeout_ms }).into_response())
 }
@@ -69,13 +68,13 @@ pub(super) async fn start(
     params(InSandbox, ("limit" = Option<u32>, Query, description = "Maximum number of results.")),
     responses((status = 200, body = CommandList), ByName, ByQuery))]
 pub(super) async fn list(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     query: Params,
 ) -> Result<Json<CommandList>> {
     let limit = params::optional(&query, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
     let limit = checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as u32;
-    let records = state.service.commands().list(&params::sandbox(&id)?, limit).await?;
+    let records = access.commands().list(&access.sandbox(params::sandbox(&id)?)?, limit).await?;
     Ok(Json(CommandList { commands: records.into_iter().map(record_to_wire).collect() }))
 }
 
@@ -85,11 +84,11 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/commands/{commandId}", operation_id = "getCommand", tag = "commands",
     params(InCommand), responses((status = 200, body = Command), ByName, BySandbox))]
 pub(super) async fn inspect(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, command)): Path<(String, String)>,
 ) -> Result<Json<Command>> {
-    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
-    let status = state.service.commands().inspect(&id, &command).await?;
+    let (id, command) = (access.sandbox(params::sandbox(&id)?)?, params::command(&command)?);
+    let status = access.commands().inspect(&id, &command).await?;
     Ok(Json(to_wire(command, status)))
 }
 
@@ -102,17 +101,17 @@ pub(super) async fn inspect(
     tag = "commands", params(InCommand),
     request_body = KillCommand, responses((status = 200, body = CommandKilled), ByName, ByBody, BySandbox))]
 pub(super) async fn kill(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, command)): Path<(String, String)>,
     Json(request): Json<KillCommand>,
 ) -> Result<Json<CommandKilled>> {
-    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let (id, command) = (access.sandbox(params::sandbox(&id)?)?, params::command(&command)?);
     let killed = match request.signal {
-        None => state.service.commands().kill(&id, &command).await?,
+        None => access.commands().kill(&id, &command).await?,
         Some(name) => {
             let signal = signal_number(&name)
                 .ok_or_else(|| FieldError::new("signal", "must be a signal's name such as SIGINT"))?;
-            let already_ended = state.service.commands().signal(&id, &command, signal).await?;
+            let already_ended = access.commands().signal(&id, &command, signal).await?;
             Killed { already_ended, restarted: false }
         }
     };
@@ -129,13 +128,13 @@ pub(super) async fn kill(
         description = "Maximum time to wait in milliseconds. Default: until the command ends.")),
     responses((status = 200, body = CommandEnded), ByName, ByQuery, BySandbox))]
 pub(super) async fn wait(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, command)): Path<(String, String)>,
     query: Params,
 ) -> Result<Json<CommandEnded>> {
-    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let (id, command) = (access.sandbox(params::sandbox(&id)?)?, params::command(&command)?);
     let limit = params::optional(&query, "timeoutMs", "a number of milliseconds")?;
-    let ended = state.service.commands().wait(&id, &command, limit.map(Duration::from_millis)).await?;
+    let ended = access.commands().wait(&id, &command, limit.map(Duration::from_millis)).await?;
     Ok(Json(CommandEnded {
         exit_code: ended.exit_code,
         reason: ended.reason,
@@ -158,14 +157,14 @@ pub(super) async fn wait(
         ("follow" = Option<bool>, Query, description = "Keeps streaming new records.")),
     responses((status = 200, description = "One record per line.", body = Record, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(super) async fn logs(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, command)): Path<(String, String)>,
     query: Params,
 ) -> Result<Response> {
-    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let (id, command) = (access.sandbox(params::sandbox(&id)?)?, params::command(&command)?);
     let after = params::optional(&query, "after", "a record's number")?.unwrap_or(0).min(LAST_SEQ);
     let follow = params::optional(&query, "follow", "`true` or `false`")?.unwrap_or(true);
-    let stream = state.service.commands().logs(&id, &command, after, follow).await?;
+    let stream = access.commands().logs(&id, &command, after, follow).await?;
     Ok(ndjson::response(stream, command))
 }
 

@@ -12,7 +12,7 @@ use sandbox_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use crate::model::echo::{Echo, cut};
-use crate::model::{FieldError, FileRefusal, PublicError, Refusal, limits};
+use crate::model::{FieldError, FileRefusal, PublicError, Refusal, Scope, limits};
 use crate::service;
 
 /// Result of a handler.
@@ -33,6 +33,7 @@ pub(super) enum ApiError {
 pub(super) enum HttpError {
     Unauthenticated,
     TooManyFailures { retry_after: u64 },
+    MissingScope { scope: Scope },
     Host(String),
     Shape(&'static str),
     Origin(String),
@@ -61,6 +62,11 @@ impl HttpError {
                 json!({}),
             )
             .with_retry_after(Some(*retry_after)),
+            Self::MissingScope { scope } => PublicError::new(
+                ErrorCode::Forbidden,
+                format!("the token does not have the scope `{}`", scope.as_str()),
+                json!({ "scope": scope.as_str() }),
+            ),
             Self::Host(host) => PublicError::new(
                 ErrorCode::Forbidden,
                 format!(

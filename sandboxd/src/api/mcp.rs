@@ -1,12 +1,11 @@
 //! Handlers for wrapped servers: convert between wire and model types.
 
-use axum::extract::State;
 use jiff::Timestamp;
 use sandbox_api::mcp::{ApproveMcpServer, McpServer, McpServerList, McpServerOpened, RegisterMcpServer};
 use sandbox_api::{Done, StringMap};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::{Reader, User};
 use super::command::{argv_of, text};
 use super::error::Result;
 use super::openapi::answers::*;
@@ -28,13 +27,13 @@ use crate::service::McpServerView;
     params(InSandbox), request_body = RegisterMcpServer,
     responses((status = 200, body = McpServer), ByName, ByBody, ByState, BySandbox))]
 pub(super) async fn register(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<RegisterMcpServer>,
 ) -> Result<Json<McpServer>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let (name, spec) = spec_of(request)?;
-    Ok(Json(to_wire(state.service.mcp_servers().register(&id, name, spec).await?)))
+    Ok(Json(to_wire(access.mcp_servers().register(&id, name, spec).await?)))
 }
 
 /// List wrapped servers.
@@ -42,11 +41,8 @@ pub(super) async fn register(
 /// Returns the servers that are registered with a sandbox. Neither wakes it nor counts as use.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/mcp", operation_id = "listMcpServers", tag = "mcp",
     params(InSandbox), responses((status = 200, body = McpServerList), ByName))]
-pub(super) async fn list(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-) -> Result<Json<McpServerList>> {
-    let servers = state.service.mcp_servers().list(&params::sandbox(&id)?)?;
+pub(super) async fn list(Reader(access): Reader, Path(id): Path<String>) -> Result<Json<McpServerList>> {
+    let servers = access.mcp_servers().list(&access.sandbox(params::sandbox(&id)?)?)?;
     Ok(Json(McpServerList { servers: servers.into_iter().map(to_wire).collect() }))
 }
 
@@ -56,10 +52,10 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/mcp/{name}", operation_id = "getMcpServer", tag = "mcp",
     params(InMcpServer), responses((status = 200, body = McpServer), ByName))]
 pub(super) async fn inspect(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<McpServer>> {
-    Ok(Json(to_wire(state.service.mcp_servers().get(&params::sandbox(&id)?, &name)?)))
+    Ok(Json(to_wire(access.mcp_servers().get(&access.sandbox(params::sandbox(&id)?)?, &name)?)))
 }
 
 /// Remove a wrapped server.
@@ -68,10 +64,10 @@ pub(super) async fn inspect(
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/mcp/{name}", operation_id = "removeMcpServer", tag = "mcp",
     params(InMcpServer), responses((status = 200, body = Done), ByName, ByState))]
 pub(super) async fn remove(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
-    state.service.mcp_servers().remove(&params::sandbox(&id)?, &name).await?;
+    access.mcp_servers().remove(&access.sandbox(params::sandbox(&id)?)?, &name).await?;
     Ok(Json(Done::OK))
 }
 
@@ -83,12 +79,12 @@ pub(super) async fn remove(
     params(InMcpServer), request_body = ApproveMcpServer,
     responses((status = 200, body = McpServer), ByName, ByBody))]
 pub(super) async fn approve(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, name)): Path<(String, String)>,
     Json(request): Json<ApproveMcpServer>,
 ) -> Result<Json<McpServer>> {
-    let (id, approval) = (params::sandbox(&id)?, approval_of(request)?);
-    Ok(Json(to_wire(state.service.mcp_servers().approve(&id, &name, approval).await?)))
+    let (id, approval) = (access.sandbox(params::sandbox(&id)?)?, approval_of(request)?);
+    Ok(Json(to_wire(access.mcp_servers().approve(&id, &name, approval).await?)))
 }
 
 /// Open the sandbox of a wrapped server.
@@ -98,10 +94,10 @@ pub(super) async fn approve(
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/mcp/{name}:open", operation_id = "openMcpServer", tag = "mcp",
     params(InMcpServer), responses((status = 200, body = McpServerOpened), ByName, BySandbox))]
 pub(super) async fn open(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<McpServerOpened>> {
-    let runs_in = state.service.mcp_servers().open(&params::sandbox(&id)?, &name).await?;
+    let runs_in = access.mcp_servers().open(&access.sandbox(params::sandbox(&id)?)?, &name).await?;
     Ok(Json(McpServerOpened { runs_in }))
 }
 

@@ -7,6 +7,7 @@
 mod auth;
 mod batch;
 mod body;
+mod caller;
 mod command;
 mod command_body;
 mod decode;

@@ -1,19 +1,19 @@
 //! Network handlers: convert between wire and model types.
 
 use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList, DenialRecord};
 use sandbox_api::sandbox::Network;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Json;
+use super::caller::{Reader, User};
+use super::denial;
 use super::error::Result;
 use super::openapi::answers::*;
 use super::openapi::{InDenial, InSandbox};
 use super::params::{self, Params, Path};
 use super::server::Held;
-use super::{ApiState, denial};
 use crate::model::NetworkPolicy;
 use crate::model::network::NetworkRequest;
 use crate::service::Allowed;
@@ -25,12 +25,12 @@ use crate::service::Allowed;
 #[utoipa::path(patch, path = "/v1/sandboxes/{id}/network", operation_id = "changeNetwork", tag = "network",
     params(InSandbox), request_body = Network, responses((status = 200, body = Network), ByName, ByBody, BySandbox))]
 pub(super) async fn change(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<Network>,
 ) -> Result<Json<Network>> {
-    let id = params::sandbox(&id)?;
-    let policy = state.service.sandboxes().change_network(&id, NetworkRequest::new(&request, "")?).await?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let policy = access.sandboxes().change_network(&id, NetworkRequest::new(&request, "")?).await?;
     Ok(Json(to_wire(&policy)))
 }
 
@@ -46,17 +46,17 @@ pub(super) async fn change(
     responses((status = 200, content((DenialList = "application/json"), (DenialRecord = "application/x-ndjson"))),
         ByName, ByQuery, BySandbox))]
 pub(super) async fn denials(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     query: Params,
     held: Option<Extension<Held>>,
 ) -> Result<Response> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     if params::optional(&query, "follow", "`true` or `false`")?.unwrap_or(false) {
         let stopping = held.map_or_else(CancellationToken::new, |Extension(held)| held.stopping);
-        return Ok(denial::follow(state.service.sandboxes().follow_denials(&id)?, stopping));
+        return Ok(denial::follow(access.sandboxes().follow_denials(&id)?, stopping));
     }
-    let denials = state.service.sandboxes().denials(&id)?;
+    let denials = access.sandboxes().denials(&id)?;
     Ok(Json(DenialList { denials: denials.into_iter().map(denial::to_wire).collect() }).into_response())
 }
 
@@ -71,12 +71,12 @@ pub(super) async fn denials(
     tag = "network", params(InDenial), request_body = AllowDenied,
     responses((status = 200, body = DenialAllowed), ByName, ByBody, BySandbox))]
 pub(super) async fn allow(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, denied)): Path<(String, String)>,
     Json(request): Json<AllowDenied>,
 ) -> Result<Json<DenialAllowed>> {
-    let (id, denied) = (params::sandbox(&id)?, params::denial(&denied)?);
-    let allowed = state.service.sandboxes().allow_denied(&id, &denied, request.scope).await?;
+    let (id, denied) = (access.sandbox(params::sandbox(&id)?)?, params::denial(&denied)?);
+    let allowed = access.sandboxes().allow_denied(&id, &denied, request.scope).await?;
     let Allowed { host, port, rule, until_ms } = allowed;
     let (rule, until) = (rule.to_string(), until_ms.map(denial::time));
     Ok(Json(DenialAllowed { host, port, scope: request.scope, rule, until }))

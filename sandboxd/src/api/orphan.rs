@@ -1,12 +1,12 @@
 //! Handlers for workspaces and disks on the engine that belong to no sandbox.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use jiff::Timestamp;
 use sandbox_api::Done;
 use sandbox_api::orphan::{Orphan, OrphanList};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::Operator;
 use super::error::Result;
 use super::openapi::answers::ByName;
 use crate::service::OrphanView;
@@ -17,8 +17,8 @@ use crate::service::OrphanView;
 /// the grace period `SANDBOXD_ORPHAN_GRACE_MS`, unless that would remove most of what is on the engine.
 #[utoipa::path(get, path = "/v1/orphans", operation_id = "listOrphans", tag = "daemon",
     responses((status = 200, body = OrphanList)))]
-pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanList>> {
-    let orphans = state.service.sandboxes().orphans()?.into_iter().map(to_wire).collect();
+pub(super) async fn list(Operator(access, proof): Operator) -> Result<Json<OrphanList>> {
+    let orphans = access.sandboxes().orphans(&proof)?.into_iter().map(to_wire).collect();
     Ok(Json(OrphanList { orphans }))
 }
 
@@ -28,8 +28,11 @@ pub(super) async fn list(State(state): State<ApiState>) -> Result<Json<OrphanLis
 #[utoipa::path(delete, path = "/v1/orphans/{name}", operation_id = "removeOrphan", tag = "daemon",
     params(("name" = String, Path, description = "Name from the list of orphans.")),
     responses((status = 200, body = Done), ByName))]
-pub(super) async fn remove(State(state): State<ApiState>, Path(name): Path<String>) -> Result<Json<Done>> {
-    state.service.sandboxes().remove_orphan(&name).await?;
+pub(super) async fn remove(
+    Operator(access, proof): Operator,
+    Path(name): Path<String>,
+) -> Result<Json<Done>> {
+    access.sandboxes().remove_orphan(&name, &proof).await?;
     Ok(Json(Done::OK))
 }
 

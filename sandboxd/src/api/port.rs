@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use jiff::Timestamp;
 use sandbox_api::Done;
 use sandbox_api::port::{self as wire, CreateLink, LinkList, LinkStyle, PortFound, Ports, PublishedPort};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::{Reader, User};
 use super::error::Result;
 use super::hosts;
 use super::openapi::answers::*;
@@ -28,25 +27,22 @@ use crate::service::{Link, LinkRequest, Service};
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports", operation_id = "listPorts", tag = "ports",
     params(InSandbox), responses((status = 200, body = Ports), ByName, BySandbox))]
 pub(super) async fn list(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Ports>> {
-    let id = params::sandbox(&id)?;
-    let listening = state.service.previews().listening(&id).await?;
-    let links = state.service.previews().links(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let listening = access.previews().listening(&id).await?;
+    let links = access.previews().links(&id)?;
     let host = hosts::of(&headers);
-    let published = state.service.previews().publications(&id).await;
-    let to_published = |(port, host_port)| PublishedPort {
-        port,
-        host_port,
-        url: published_url(&state.service, host_port, host),
-    };
+    let published = access.previews().publications(&id).await;
+    let to_published =
+        |(port, host_port)| PublishedPort { port, host_port, url: published_url(&access, host_port, host) };
     Ok(Json(Ports {
         truncated: listening.truncated,
         listening: listening.ports.into_iter().map(listening_port).collect(),
         published: published.into_iter().map(to_published).collect(),
-        links: links.iter().map(|link| to_wire(&state.service, link, host)).collect(),
+        links: links.iter().map(|link| to_wire(&access, link, host)).collect(),
     }))
 }
 
@@ -58,22 +54,22 @@ pub(super) async fn list(
     params(InPort, ("style" = Option<String>, Query, description = "`gateway` or `publish`. Default: the daemon's setting.")),
     responses((status = 200, body = PortFound), ByName, ByQuery, BySandbox))]
 pub(super) async fn find(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, port)): Path<(String, String)>,
     query: Params,
     headers: HeaderMap,
 ) -> Result<Json<PortFound>> {
-    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
-    if reach(&state.service, &query)? == Reach::Publish {
-        let host_port = state.service.previews().publish(&id, port).await?;
-        let url = host_port.map(|port| published_url(&state.service, port, hosts::of(&headers)));
+    let (id, port) = (access.sandbox(params::sandbox(&id)?)?, params::port(&port)?);
+    if reach(&access, &query)? == Reach::Publish {
+        let host_port = access.previews().publish(&id, port).await?;
+        let url = host_port.map(|port| published_url(&access, port, hosts::of(&headers)));
         return Ok(Json(PortFound { found: host_port.is_some(), host_port, url }));
     }
-    let Some(link) = state.service.previews().default_link(&id, port).await? else {
+    let Some(link) = access.previews().default_link(&id, port).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
     };
-    let host_port = link.record().own_port.unwrap_or(state.service.previews().settings().bind.port());
-    let url = url_of(&state.service, &link, hosts::of(&headers));
+    let host_port = link.record().own_port.unwrap_or(access.previews().settings().bind.port());
+    let url = url_of(&access, &link, hosts::of(&headers));
     Ok(Json(PortFound { found: true, host_port: Some(host_port), url: Some(url) }))
 }
 
@@ -85,15 +81,15 @@ pub(super) async fn find(
     params(InPort), request_body = CreateLink,
     responses((status = 200, body = wire::Link), ByName, ByQuery, ByBody, BySandbox))]
 pub(super) async fn create_link(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, port)): Path<(String, String)>,
     headers: HeaderMap,
     Json(request): Json<CreateLink>,
 ) -> Result<Json<wire::Link>> {
-    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
+    let (id, port) = (access.sandbox(params::sandbox(&id)?)?, params::port(&port)?);
     let request = LinkRequest { ttl: request.ttl_ms.map(ttl).transpose()?, style: request.style };
-    let link = state.service.previews().create_link(&id, port, request).await?;
-    Ok(Json(to_wire(&state.service, &link, hosts::of(&headers))))
+    let link = access.previews().create_link(&id, port, request).await?;
+    Ok(Json(to_wire(&access, &link, hosts::of(&headers))))
 }
 
 /// List a port's links.
@@ -102,14 +98,14 @@ pub(super) async fn create_link(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/links", operation_id = "listLinks", tag = "ports",
     params(InPort), responses((status = 200, body = LinkList), ByName, ByQuery, BySandbox))]
 pub(super) async fn links(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, port)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Json<LinkList>> {
-    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
-    let links = state.service.previews().links(&id)?.into_iter().filter(|link| link.record().port == port);
+    let (id, port) = (access.sandbox(params::sandbox(&id)?)?, params::port(&port)?);
+    let links = access.previews().links(&id)?.into_iter().filter(|link| link.record().port == port);
     let host = hosts::of(&headers);
-    Ok(Json(LinkList { links: links.map(|link| to_wire(&state.service, &link, host)).collect() }))
+    Ok(Json(LinkList { links: links.map(|link| to_wire(&access, &link, host)).collect() }))
 }
 
 /// Inspect a link.
@@ -118,13 +114,14 @@ pub(super) async fn links(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/links/{linkId}", operation_id = "getLink", tag = "ports",
     params(InLink), responses((status = 200, body = wire::Link), ByName, ByQuery, BySandbox))]
 pub(super) async fn link(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, port, link)): Path<(String, String, String)>,
     headers: HeaderMap,
 ) -> Result<Json<wire::Link>> {
-    let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
-    let link = state.service.previews().link(&id, port, &link)?;
-    Ok(Json(to_wire(&state.service, &link, hosts::of(&headers))))
+    let (id, port, link) =
+        (access.sandbox(params::sandbox(&id)?)?, params::port(&port)?, params::link(&link)?);
+    let link = access.previews().link(&id, port, &link)?;
+    Ok(Json(to_wire(&access, &link, hosts::of(&headers))))
 }
 
 /// Revoke a link.
@@ -133,11 +130,12 @@ pub(super) async fn link(
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/ports/{port}/links/{linkId}", operation_id = "revokeLink", tag = "ports",
     params(InLink), responses((status = 200, body = Done), ByName, ByQuery, BySandbox))]
 pub(super) async fn revoke_link(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, port, link)): Path<(String, String, String)>,
 ) -> Result<Json<Done>> {
-    let (id, port, link) = (params::sandbox(&id)?, params::port(&port)?, params::link(&link)?);
-    state.service.previews().revoke_link(&id, port, &link).await?;
+    let (id, port, link) =
+        (access.sandbox(params::sandbox(&id)?)?, params::port(&port)?, params::link(&link)?);
+    access.previews().revoke_link(&id, port, &link).await?;
     Ok(Json(Done::OK))
 }
 

@@ -1,13 +1,12 @@
 //! Handler that runs a command to its end: converts between wire and model types, and shortens the output.
 
-use axum::extract::State;
 use futures::StreamExt;
 use output_text::{Excerpt, Keep, Shown};
 use sandbox_api::command::{CommandRan, EndReason, OutputOptions, PipelineStage, RunCommand, Script};
 use sandbox_api::{CommandId, SnapshotId};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::User;
 use super::command::spec_of;
 use super::command_body::CommandBody;
 use super::error::Result;
@@ -49,17 +48,17 @@ struct Reading {
     request_body(content((RunCommand = "application/json"), (Script = "text/plain"))),
     responses((status = 200, body = CommandRan), ByName, ByBody, BySandbox))]
 pub(super) async fn run(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     CommandBody(request): CommandBody<RunCommand>,
 ) -> Result<Json<CommandRan>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let limit = limit_of(request.output.unwrap_or_default())?;
     // A text never has more characters than bytes, so an output of at most this many bytes is not cut.
     let output_file_after = Some(limit.max_chars as u64);
-    let spec = CommandSpec { output_file_after, ..spec_of(request.command, state.service.limits())? };
+    let spec = CommandSpec { output_file_after, ..spec_of(request.command, access.limits())? };
     let (command, is_traced, has_stages) = (spec.id.clone(), spec.debug, spec.stages.is_some());
-    let stream = state.service.commands().run(&id, spec).await?;
+    let stream = access.commands().run(&id, spec).await?;
     let reading = read(stream.into_events(), limit).await;
     let ran = to_wire(command, &reading, is_traced);
     Ok(Json(CommandRan { stages: has_stages.then_some(reading.stages), ..ran }))

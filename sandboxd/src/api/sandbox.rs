@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use jiff::Timestamp;
 use sandbox_api::sandbox::{
     CreateSandbox, ListSandboxes, ParkSandbox, Posture, Resources as WireResources, Sandbox, SandboxCreated,
@@ -11,18 +10,19 @@ use sandbox_api::sandbox::{
 use sandbox_api::{Done, SandboxId};
 
 use super::body::Json;
+use super::caller::{Reader, User};
 use super::error::{ApiError, Result};
+use super::network;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
-use super::{ApiState, network};
 use crate::model::field::checked;
 use crate::model::network::NetworkRequest;
 use crate::model::posture::Seccomp;
 use crate::model::sandbox::{IDLE_TTL_MS, env, map, ports, session_key};
 use crate::model::secret::secret_env;
 use crate::model::{Checkpoints, FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
-use crate::service::{self, Changes, Reconnected, SandboxView, Selection, Service, SpecError};
+use crate::service::{self, Access, Changes, Reconnected, SandboxView, Selection, SpecError};
 
 /// Create or reconnect to a sandbox.
 ///
@@ -32,10 +32,10 @@ use crate::service::{self, Changes, Reconnected, SandboxView, Selection, Service
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
     request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByName, ByBody, BySandbox))]
 pub(super) async fn create(
-    State(state): State<ApiState>,
+    User(access): User,
     Json(request): Json<CreateSandbox>,
 ) -> Result<Json<SandboxCreated>> {
-    let spec = spec_of(&request, &state.service)?;
+    let spec = spec_of(&request, &access)?;
     let changes = Changes {
         idle_ttl: request.idle_ttl_ms.map(|_| spec.idle_ttl),
         ports: request.ports.as_ref().map(|_| spec.ports.clone()),
@@ -43,10 +43,10 @@ pub(super) async fn create(
         checkpoints: request.checkpoints.map(|_| spec.checkpoints),
     };
     let found = match &request.workspace {
-        None => state.service.sandboxes().create_or_reconnect(spec.clone(), &changes).await?,
+        None => access.sandboxes().create_or_reconnect(spec.clone(), &changes).await?,
         Some(source) => {
-            let snapshots = state.service.snapshots();
-            snapshots.create(spec.clone(), &changes, &source.snapshot_id).await?
+            let snapshot = access.snapshot(source.snapshot_id.clone()).await;
+            access.snapshots().create(spec.clone(), &changes, snapshot).await?
         }
     };
     let ignored = ignored(&request, &spec, &found);
@@ -65,15 +65,16 @@ pub(super) async fn create(
 /// Returns sandboxes sorted by id, without their resource usage. Neither wakes them nor counts as use.
 #[utoipa::path(get, path = "/v1/sandboxes", operation_id = "listSandboxes", tag = "sandboxes",
     params(ListSandboxes), responses((status = 200, body = SandboxList), ByQuery))]
-pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Result<Json<SandboxList>> {
+pub(super) async fn list(Reader(access): Reader, params: Params) -> Result<Json<SandboxList>> {
     let limit = params::optional(&params, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
     let selection = Selection {
+        owner: access.owner().clone(),
         session_key: params.get("sessionKey").map(|key| key.parse().map_err(FieldError::from)).transpose()?,
         stages: params.get("state").map(|state| stages_of(state)).transpose()?,
         after: params.get("cursor").map(|cursor| cursor_of(cursor)).transpose()?,
         limit: checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PAGE))? as usize,
     };
-    let (views, more) = state.service.sandboxes().list(&selection)?;
+    let (views, more) = access.sandboxes().list(&selection)?;
     let sandboxes: Vec<Sandbox> = views.into_iter().map(to_wire).collect();
     let last = sandboxes.last().map(|sandbox| sandbox.sandbox_id.to_string());
     Ok(Json(SandboxList { next_cursor: last.filter(|_| more), sandboxes }))
@@ -84,8 +85,8 @@ pub(super) async fn list(State(state): State<ApiState>, params: Params) -> Resul
 /// Returns its configuration, resource usage and hardening. Neither wakes it nor counts as use.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
     params(InSandbox), responses((status = 200, body = Sandbox), ByName))]
-pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Sandbox>> {
-    Ok(Json(to_wire(state.service.sandboxes().get(&params::sandbox(&id)?).await?)))
+pub(super) async fn get(Reader(access): Reader, Path(id): Path<String>) -> Result<Json<Sandbox>> {
+    Ok(Json(to_wire(access.sandboxes().get(&access.sandbox(params::sandbox(&id)?)?).await?)))
 }
 
 /// Touch a sandbox.
@@ -94,15 +95,14 @@ pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:touch", operation_id = "touchSandbox", tag = "sandboxes",
     params(InSandbox), request_body = TouchSandbox, responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
 pub(super) async fn touch(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<TouchSandbox>,
 ) -> Result<Json<Done>> {
     let idle_ttl = request.idle_ttl_ms.map(idle_ttl_of).transpose()?;
-    state
-        .service
+    access
         .sandboxes()
-        .touch(&params::sandbox(&id)?, &Changes { idle_ttl, ..Changes::default() })
+        .touch(&access.sandbox(params::sandbox(&id)?)?, &Changes { idle_ttl, ..Changes::default() })
         .await?;
     Ok(Json(Done::OK))
 }
@@ -114,11 +114,11 @@ pub(super) async fn touch(
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:park", operation_id = "parkSandbox", tag = "sandboxes",
     params(InSandbox), request_body = ParkSandbox, responses((status = 200, body = Done), ByName, ByBody, ByState))]
 pub(super) async fn park(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<ParkSandbox>,
 ) -> Result<Json<Done>> {
-    state.service.sandboxes().park(&params::sandbox(&id)?, request.force.unwrap_or(false)).await?;
+    access.sandboxes().park(&access.sandbox(params::sandbox(&id)?)?, request.force.unwrap_or(false)).await?;
     Ok(Json(Done::OK))
 }
 
@@ -127,8 +127,8 @@ pub(super) async fn park(
 /// Same as `DELETE`: deletes the sandbox and its files. Idempotent: succeeds if the sandbox does not exist.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:stop", operation_id = "stopSandbox", tag = "sandboxes",
     params(InSandbox), responses((status = 200, body = Done)))]
-pub(super) async fn stop(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Done>> {
-    remove(&state, &id).await
+pub(super) async fn stop(User(access): User, Path(id): Path<String>) -> Result<Json<Done>> {
+    remove(&access, &id).await
 }
 
 /// Delete a sandbox.
@@ -140,11 +140,7 @@ pub(super) async fn stop(State(state): State<ApiState>, Path(id): Path<String>) 
     params(InSandbox, ("ifState" = Option<String>, Query, description = "Deletes the sandbox only in this state."),
         ("snapshots" = Option<bool>, Query, description = "Also deletes its snapshots. Default: false.")),
     responses((status = 200, body = Done), ByQuery, ByState))]
-pub(super) async fn delete(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-    params: Params,
-) -> Result<Json<Done>> {
+pub(super) async fn delete(User(access): User, Path(id): Path<String>, params: Params) -> Result<Json<Done>> {
     let if_parked = match params.get("ifState").map(String::as_str) {
         None => false,
         Some("parked") => true,
@@ -152,36 +148,40 @@ pub(super) async fn delete(
     };
     let with_snapshots = params::optional(&params, "snapshots", "`true` or `false`")?.unwrap_or(false);
     // A malformed id names no sandbox, so there is nothing to delete.
-    if let Ok(id) = id.parse() {
-        match if_parked {
-            true => state.service.sandboxes().delete_if_parked(&id).await?,
-            false => state.service.sandboxes().delete(&id).await?,
+    if let Ok(id) = id.parse::<SandboxId>() {
+        match access.sandbox_if_any(id.clone())? {
+            Some(id) if if_parked => access.sandboxes().delete_if_parked(&id).await?,
+            Some(id) => access.sandboxes().delete(&id).await?,
+            None => {}
         }
         if with_snapshots {
-            state.service.snapshots().delete_all_of(&id).await?;
+            access.snapshots().delete_all_of(access.owner(), &id).await?;
         }
     }
     Ok(Json(Done::OK))
 }
 
-async fn remove(state: &ApiState, id: &str) -> Result<Json<Done>> {
+async fn remove(access: &Access, id: &str) -> Result<Json<Done>> {
     // A malformed id names no sandbox, so there is nothing to delete.
-    if let Ok(id) = id.parse() {
-        state.service.sandboxes().delete(&id).await?;
+    if let Ok(id) = id.parse()
+        && let Some(id) = access.sandbox_if_any(id)?
+    {
+        access.sandboxes().delete(&id).await?;
     }
     Ok(Json(Done::OK))
 }
 
-fn spec_of(request: &CreateSandbox, service: &Service) -> Result<SandboxSpec> {
-    if let Some(image) = request.image.as_ref().filter(|image| !service.sandboxes().allows_image(image)) {
+fn spec_of(request: &CreateSandbox, access: &Access) -> Result<SandboxSpec> {
+    if let Some(image) = request.image.as_ref().filter(|image| !access.sandboxes().allows_image(image)) {
         return Err(service::Error::from(SpecError::ImageNotAllowed { image: image.clone() }).into());
     }
     let env = env("env", request.env.clone().unwrap_or_default())?;
     Ok(SandboxSpec {
+        owner: access.owner().clone(),
         session_key: session_key(&request.session_key)?,
         runtime: runtime_of(request.runtime.as_deref())?,
         image: request.image.clone(),
-        idle_ttl: request.idle_ttl_ms.map_or(Ok(service.limits().default_idle_ttl), idle_ttl_of)?,
+        idle_ttl: request.idle_ttl_ms.map_or(Ok(access.limits().default_idle_ttl), idle_ttl_of)?,
         resources: Resources::new(request.resources.unwrap_or_default())?,
         network: NetworkPolicy::default().with(&network_of(request)?.unwrap_or_default()),
         ports: ports(request.ports.as_deref().unwrap_or_default())?,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use sandbox_api::Done;
 use sandbox_api::sandbox::{SandboxCreated, SandboxState};
 use sandbox_api::snapshot::{
@@ -10,8 +9,8 @@ use sandbox_api::snapshot::{
     SnapshotRestored,
 };
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::{Reader, User};
 use super::denial::time;
 use super::error::Result;
 use super::openapi::answers::*;
@@ -33,7 +32,7 @@ use crate::service::{self, NewSnapshot, SnapshotOptions};
     params(InSandbox), request_body = MakeSnapshot,
     responses((status = 200, body = SnapshotMade), ByName, ByBody, BySandbox))]
 pub(super) async fn make(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<MakeSnapshot>,
 ) -> Result<Json<SnapshotMade>> {
@@ -42,7 +41,7 @@ pub(super) async fn make(
         ttl: request.ttl_ms.map(ttl_of).transpose()?,
         pause: request.pause.unwrap_or(false),
     };
-    let made = state.service.snapshots().make(&params::sandbox(&id)?, options).await?;
+    let made = access.snapshots().make(&access.sandbox(params::sandbox(&id)?)?, options).await?;
     let NewSnapshot { record, torn, torn_files, paused } = made;
     Ok(Json(SnapshotMade { snapshot: to_wire(record), torn, torn_files, paused }))
 }
@@ -56,13 +55,14 @@ pub(super) async fn make(
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page.")),
     responses((status = 200, body = SnapshotList), ByName, ByQuery))]
 pub(super) async fn list(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     query: Params,
 ) -> Result<Json<SnapshotList>> {
     let page = Page::of(&query)?;
     let id = params::sandbox(&id)?;
-    let records = state.service.snapshots().list(&id, page.before.as_ref(), page.limit + 1).await?;
+    let records =
+        access.snapshots().list(access.owner(), Some(&id), page.before.as_ref(), page.limit + 1).await?;
     Ok(Json(page.answer(records)))
 }
 
@@ -75,9 +75,9 @@ pub(super) async fn list(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Maximum number, default 100."),
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page.")),
     responses((status = 200, body = SnapshotList), ByQuery))]
-pub(super) async fn list_all(State(state): State<ApiState>, query: Params) -> Result<Json<SnapshotList>> {
+pub(super) async fn list_all(Reader(access): Reader, query: Params) -> Result<Json<SnapshotList>> {
     let page = Page::of(&query)?;
-    let records = state.service.snapshots().list_all(page.before.as_ref(), page.limit + 1).await?;
+    let records = access.snapshots().list(access.owner(), None, page.before.as_ref(), page.limit + 1).await?;
     Ok(Json(page.answer(records)))
 }
 
@@ -86,8 +86,8 @@ pub(super) async fn list_all(State(state): State<ApiState>, query: Params) -> Re
 /// Returns when it was made, its size, and what it is a snapshot of.
 #[utoipa::path(get, path = "/v1/snapshots/{snapshotId}", operation_id = "getSnapshot", tag = "snapshots",
     params(InSnapshot), responses((status = 200, body = Snapshot), ByName))]
-pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Snapshot>> {
-    Ok(Json(to_wire(state.service.snapshots().get(&params::snapshot(&id)?).await?)))
+pub(super) async fn get(Reader(access): Reader, Path(id): Path<String>) -> Result<Json<Snapshot>> {
+    Ok(Json(to_wire(access.snapshots().get(&access.snapshot(params::snapshot(&id)?).await?).await?)))
 }
 
 /// Delete a snapshot.
@@ -96,8 +96,8 @@ pub(super) async fn get(State(state): State<ApiState>, Path(id): Path<String>) -
 /// another one is made after it.
 #[utoipa::path(delete, path = "/v1/snapshots/{snapshotId}", operation_id = "deleteSnapshot", tag = "snapshots",
     params(InSnapshot), responses((status = 200, body = Done), ByName, ByState))]
-pub(super) async fn delete(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Done>> {
-    state.service.snapshots().delete(&params::snapshot(&id)?).await?;
+pub(super) async fn delete(User(access): User, Path(id): Path<String>) -> Result<Json<Done>> {
+    access.snapshots().delete(&access.snapshot(params::snapshot(&id)?).await?).await?;
     Ok(Json(Done::OK))
 }
 
@@ -111,13 +111,15 @@ pub(super) async fn delete(State(state): State<ApiState>, Path(id): Path<String>
     params(InSandbox), request_body = RestoreSnapshot,
     responses((status = 200, body = SnapshotRestored), ByName, ByBody, BySandbox))]
 pub(super) async fn restore(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<RestoreSnapshot>,
 ) -> Result<Json<SnapshotRestored>> {
     let force = request.force.unwrap_or(false);
-    let snapshots = state.service.snapshots();
-    let done = snapshots.restore(&params::sandbox(&id)?, &request.snapshot_id, force).await?;
+    let snapshots = access.snapshots();
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let snapshot = access.snapshot(request.snapshot_id).await?;
+    let done = snapshots.restore(&id, &snapshot, force).await?;
     Ok(Json(SnapshotRestored {
         checkpoint_id: done.checkpoint,
         written: done.restored.written,
@@ -133,14 +135,14 @@ pub(super) async fn restore(
     params(InSandbox), request_body = ForkSandbox,
     responses((status = 200, body = SandboxForked), ByName, ByBody, BySandbox))]
 pub(super) async fn fork(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<ForkSandbox>,
 ) -> Result<Json<SandboxForked>> {
     checked("sessionKeys", request.session_keys.len() as u64, 1..=limits::MAX_FORKS as u64)?;
     let sessions = request.session_keys.iter().map(|key| session_key(key));
     let sessions = sessions.collect::<std::result::Result<Vec<_>, FieldError>>()?;
-    let forked = state.service.snapshots().fork(&params::sandbox(&id)?, sessions).await?;
+    let forked = access.snapshots().fork(&access.sandbox(params::sandbox(&id)?)?, sessions).await?;
     let sandboxes = forked.into_iter().map(|fork: service::Reconnected| SandboxCreated {
         sandbox_id: fork.id,
         created: fork.created,

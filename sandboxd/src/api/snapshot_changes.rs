@@ -1,12 +1,11 @@
 //! What differs between snapshots: `GET /v1/snapshots/{snapshotId}/changes`.
 
-use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use sandbox_api::snapshot::{ChangeKind, DiffOmitted, SnapshotChange, SnapshotChanges};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::Reader;
 use super::error::Result;
 use super::openapi::InSnapshot;
 use super::openapi::answers::*;
@@ -30,7 +29,7 @@ use crate::service::{self, ChangeOptions, Diff, FileChange, Omitted};
         ("diff" = Option<bool>, Query, description = "Returns how the texts of files differ.")),
     responses((status = 200, body = SnapshotChanges), ByName, ByQuery, BySandbox))]
 pub(super) async fn changes(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     query: Params,
 ) -> Result<Json<SnapshotChanges>> {
@@ -39,8 +38,12 @@ pub(super) async fn changes(
         limit: limit_of(&query)? as usize,
         diff: params::optional(&query, "diff", "`true` or `false`")?.unwrap_or(false),
     };
-    let from = query.get("from").map(|from| params::snapshot(from)).transpose()?;
-    let page = state.service.snapshots().changes(from.as_ref(), &params::snapshot(&id)?, &options).await?;
+    let from = match query.get("from") {
+        Some(from) => Some(access.snapshot(params::snapshot(from)?).await?),
+        None => None,
+    };
+    let to = access.snapshot(params::snapshot(&id)?).await?;
+    let page = access.snapshots().changes(from.as_ref(), &to, &options).await?;
     Ok(Json(SnapshotChanges {
         changes: page.changes.into_iter().map(to_wire).collect(),
         next_cursor: page.next_after.map(|path| URL_SAFE_NO_PAD.encode(path)),

@@ -1,10 +1,9 @@
 //! Checking the store of snapshots: `POST /v1/snapshots:check`.
 
-use axum::extract::State;
 use sandbox_api::snapshot::{CheckSnapshots, PackFault, PackProblem, SnapshotsChecked};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::Operator;
 use super::error::Result;
 use super::openapi::answers::*;
 use super::snapshot::to_wire;
@@ -20,11 +19,11 @@ use crate::service::{self, CheckMode, CheckReport};
 #[utoipa::path(post, path = "/v1/snapshots:check", operation_id = "checkSnapshots", tag = "snapshots",
     request_body = CheckSnapshots, responses((status = 200, body = SnapshotsChecked), ByBody, BySandbox))]
 pub(super) async fn check(
-    State(state): State<ApiState>,
+    Operator(access, proof): Operator,
     Json(request): Json<CheckSnapshots>,
 ) -> Result<Json<SnapshotsChecked>> {
     let mode = if request.read_only.unwrap_or(false) { CheckMode::ReadOnly } else { CheckMode::Repair };
-    let report = state.service.snapshots().check(mode).await?;
+    let report = access.snapshots().check(mode, &proof).await?;
     Ok(Json(report_to_wire(report)))
 }
 

@@ -1,13 +1,12 @@
 //! Snapshots as files: `GET /v1/snapshots/{snapshotId}:export` and `POST /v1/snapshots:import`.
 
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::snapshot::Snapshot;
 
-use super::ApiState;
 use super::body::{Json, Upload};
+use super::caller::{Reader, User};
 use super::error::Result;
 use super::files::body;
 use super::openapi::InSnapshot;
@@ -25,9 +24,9 @@ use crate::service::ImportOptions;
     tag = "snapshots", params(InSnapshot),
     responses((status = 200, description = "The file.", content_type = "application/octet-stream"),
         ByName, BySize, BySandbox))]
-pub(super) async fn export(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Response> {
-    let id = params::snapshot(&id)?;
-    let bytes = state.service.snapshots().export(&id).await?;
+pub(super) async fn export(Reader(access): Reader, Path(id): Path<String>) -> Result<Response> {
+    let id = access.snapshot(params::snapshot(&id)?).await?;
+    let bytes = access.snapshots().export(&id).await?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
@@ -46,16 +45,13 @@ pub(super) async fn export(State(state): State<ApiState>, Path(id): Path<String>
         ("ttlMs" = Option<u64>, Query, description = "Time in milliseconds after which the snapshot is deleted. Default: never.")),
     request_body(content_type = "application/octet-stream", description = "A file that was exported."),
     responses((status = 200, body = Snapshot), ByQuery, ByUpload, BySize, BySandbox))]
-pub(super) async fn import(
-    State(state): State<ApiState>,
-    query: Params,
-    file: Upload,
-) -> Result<Json<Snapshot>> {
+pub(super) async fn import(User(access): User, query: Params, file: Upload) -> Result<Json<Snapshot>> {
     let ttl: Option<u64> = params::optional(&query, "ttlMs", "a number")?;
     let options = ImportOptions {
+        owner: access.owner().clone(),
         name: query.get("name").cloned().map(name_of).transpose()?,
         ttl: ttl.map(ttl_of).transpose()?,
     };
-    let imported = state.service.snapshots().import(file.into_stream(), options).await;
+    let imported = access.snapshots().import(file.into_stream(), options).await;
     Ok(Json(to_wire(imported?)))
 }

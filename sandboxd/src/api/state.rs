@@ -6,7 +6,7 @@ use listen::throttle::Throttle;
 use tokio::sync::Semaphore;
 
 use super::hosts::Hosts;
-use crate::model::{AdminToken, ToolTokens, limits};
+use crate::model::{AdminToken, Principal, ToolTokens, limits};
 use crate::preview::WRONG_TOKENS;
 use crate::service::Service;
 
@@ -15,6 +15,8 @@ use crate::service::Service;
 pub struct ApiState {
     pub(super) service: Arc<Service>,
     pub(super) token: AdminToken,
+    /// Who has it.
+    pub(super) operator: Arc<Principal>,
     /// Tokens that may only use surfaces.
     pub(super) tool_tokens: ToolTokens,
     pub(super) hosts: Arc<Hosts>,
@@ -36,6 +38,7 @@ impl ApiState {
         Self {
             service,
             token,
+            operator: Arc::new(Principal::operator()),
             tool_tokens,
             hosts: Arc::new(Hosts::new(allowed_hosts)),
             throttle: Arc::new(Throttle::new(WRONG_TOKENS)),

@@ -3,15 +3,14 @@
 use std::io;
 
 use axum::body::Body;
-use axum::extract::State;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sandbox_api::Done;
 use tokio::time::timeout;
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::User;
 use super::error::Result;
 use super::openapi::InCommand;
 use super::openapi::answers::*;
@@ -27,14 +26,14 @@ use crate::model::limits;
     request_body(content_type = "application/octet-stream", description = "Bytes to write."),
     responses((status = 200, body = Done), ByName, ByQuery, ByState, ByUpload, BySandbox))]
 pub(super) async fn write(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, command)): Path<(String, String)>,
     query: Params,
     body: Body,
 ) -> Result<Json<Done>> {
-    let (id, command) = (params::sandbox(&id)?, params::command(&command)?);
+    let (id, command) = (access.sandbox(params::sandbox(&id)?)?, params::command(&command)?);
     let close = params::optional(&query, "close", "`true` or `false`")?.unwrap_or(false);
-    state.service.commands().write_stdin(&id, &command, data_of(body), close).await?;
+    access.commands().write_stdin(&id, &command, data_of(body), close).await?;
     Ok(Json(Done::OK))
 }
 

@@ -27,8 +27,9 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::ApiState;
-use super::auth::{self, OfSurface, TokenName};
+use super::auth::{self, OfSurface};
 use super::server::{Held, Peer};
+use crate::model::Principal;
 
 /// Bytes of a connection in process that its reader has not read yet, for each direction.
 const CONNECTION_BYTES: usize = 64 * 1024;
@@ -69,13 +70,14 @@ impl Callers for Routes {
     fn caller(&self, head: &Parts) -> Caller {
         let token = auth::token_of(&head.headers).unwrap_or_default();
         // Without a name, which the check of the token has set, every request of the caller returns 401.
-        let name = head.extensions.get::<TokenName>().map(|name| name.0.to_string()).unwrap_or_default();
+        let name =
+            head.extensions.get::<Arc<Principal>>().map(|found| found.token.to_string()).unwrap_or_default();
         self.caller_with(head, &token, name)
     }
 
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken> {
-        let name = auth::check_late(&self.state, &head.extensions, token).ok_or(WrongToken)?;
-        Ok(self.caller_with(head, token, name.to_string()))
+        let found = auth::check_late(&self.state, &head.extensions, token).ok_or(WrongToken)?;
+        Ok(self.caller_with(head, token, found.token.to_string()))
     }
 
     fn source(&self, head: &Parts) -> IpAddr {

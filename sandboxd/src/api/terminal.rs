@@ -1,7 +1,6 @@
 //! Terminal handlers: convert between wire and model types.
 
 use axum::Extension;
-use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
@@ -11,13 +10,14 @@ use sandbox_api::terminal::{
 use sandbox_api::{Done, TerminalId};
 
 use super::body::{Input, Json};
+use super::caller::{Reader, User};
 use super::command::{argv_of, env_of, text};
 use super::error::{HttpError, Result};
 use super::openapi::answers::*;
 use super::openapi::{InSandbox, InTerminal};
 use super::params::{self, Path};
 use super::server::Held;
-use super::{ApiState, ndjson, terminal_socket};
+use super::{ndjson, terminal_socket};
 use crate::model::command::signal_name;
 use crate::model::{FieldError, TerminalSize, TerminalSpec, TerminalStatus, limits};
 use crate::service;
@@ -30,14 +30,14 @@ use crate::service;
     params(InSandbox), request_body = OpenTerminal,
     responses((status = 200, body = TerminalOpened), ByName, ByBody, BySandbox))]
 pub(super) async fn open(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<OpenTerminal>,
 ) -> Result<Json<TerminalOpened>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let spec = spec_of(request)?;
     let terminal_id = spec.id.clone();
-    state.service.terminals().open(&id, spec).await?;
+    access.terminals().open(&id, spec).await?;
     Ok(Json(TerminalOpened { terminal_id }))
 }
 
@@ -47,11 +47,8 @@ pub(super) async fn open(
 /// sandbox.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals", operation_id = "listTerminals", tag = "terminals",
     params(InSandbox), responses((status = 200, body = TerminalList), ByName, BySandbox))]
-pub(super) async fn list(
-    State(state): State<ApiState>,
-    Path(id): Path<String>,
-) -> Result<Json<TerminalList>> {
-    let terminals = state.service.terminals().list(&params::sandbox(&id)?).await?;
+pub(super) async fn list(Reader(access): Reader, Path(id): Path<String>) -> Result<Json<TerminalList>> {
+    let terminals = access.terminals().list(&access.sandbox(params::sandbox(&id)?)?).await?;
     Ok(Json(TerminalList { terminals: terminals.into_iter().map(to_wire).collect() }))
 }
 
@@ -61,11 +58,11 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "getTerminal", tag = "terminals",
     params(InTerminal), responses((status = 200, body = Terminal), ByName, BySandbox))]
 pub(super) async fn inspect(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path((id, terminal)): Path<(String, String)>,
 ) -> Result<Json<Terminal>> {
-    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    Ok(Json(to_wire(state.service.terminals().inspect(&id, &terminal).await?)))
+    let (id, terminal) = (access.sandbox(params::sandbox(&id)?)?, params::terminal(&terminal)?);
+    Ok(Json(to_wire(access.terminals().inspect(&id, &terminal).await?)))
 }
 
 /// Resize a terminal.
@@ -75,12 +72,12 @@ pub(super) async fn inspect(
     tag = "terminals", params(InTerminal), request_body = ResizeTerminal,
     responses((status = 200, body = Done), ByName, ByBody, ByState, BySandbox))]
 pub(super) async fn resize(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, terminal)): Path<(String, String)>,
     Json(request): Json<ResizeTerminal>,
 ) -> Result<Json<Done>> {
-    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.terminals().resize(&id, &terminal, TerminalSize::new(request.cols, request.rows)?).await?;
+    let (id, terminal) = (access.sandbox(params::sandbox(&id)?)?, params::terminal(&terminal)?);
+    access.terminals().resize(&id, &terminal, TerminalSize::new(request.cols, request.rows)?).await?;
     Ok(Json(Done::OK))
 }
 
@@ -91,12 +88,12 @@ pub(super) async fn resize(
     params(InTerminal), request_body(content_type = "application/octet-stream", description = "What is typed, up to 64 KiB."),
     responses((status = 200, body = Done), ByName, ByUpload, BySize, ByState, BySandbox))]
 pub(super) async fn input(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, terminal)): Path<(String, String)>,
     Input(data): Input,
 ) -> Result<Json<Done>> {
-    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.terminals().type_into(&id, &terminal, data).await?;
+    let (id, terminal) = (access.sandbox(params::sandbox(&id)?)?, params::terminal(&terminal)?);
+    access.terminals().type_into(&id, &terminal, data).await?;
     Ok(Json(Done::OK))
 }
 
@@ -106,11 +103,11 @@ pub(super) async fn input(
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/terminals/{terminalId}", operation_id = "closeTerminal", tag = "terminals",
     params(InTerminal), responses((status = 200, body = Done), ByName, BySandbox))]
 pub(super) async fn close(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, terminal)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
-    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
-    state.service.terminals().close(&id, &terminal).await?;
+    let (id, terminal) = (access.sandbox(params::sandbox(&id)?)?, params::terminal(&terminal)?);
+    access.terminals().close(&id, &terminal).await?;
     Ok(Json(Done::OK))
 }
 
@@ -122,15 +119,15 @@ pub(super) async fn close(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/terminals/{terminalId}/attach", operation_id = "attachTerminal", tag = "terminals",
     params(InTerminal), responses((status = 101, description = "The WebSocket is open."), ByQuery, ByName, BySandbox))]
 pub(super) async fn attach(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, terminal)): Path<(String, String)>,
     Extension(held): Extension<Held>,
     upgrade: std::result::Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response> {
     let upgrade = upgrade.map_err(HttpError::NoUpgrade)?;
-    let (id, terminal) = (params::sandbox(&id)?, params::terminal(&terminal)?);
+    let (id, terminal) = (access.sandbox(params::sandbox(&id)?)?, params::terminal(&terminal)?);
     // Checked before the upgrade, so that errors are ordinary responses.
-    let view = state.service.terminals().view(&id, &terminal).await?;
+    let view = access.terminals().view(&id, &terminal).await?;
     Ok(terminal_socket::answer(upgrade, view, held))
 }
 

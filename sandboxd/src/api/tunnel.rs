@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -11,7 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tracing::debug;
 
-use super::ApiState;
+use super::caller::User;
 use super::error::{HttpError, Result};
 use super::openapi::InPort;
 use super::openapi::answers::*;
@@ -30,18 +30,18 @@ const TCP: HeaderValue = HeaderValue::from_static("tcp");
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}/tunnel", operation_id = "connectPort", tag = "ports",
     params(InPort), responses((status = 101, description = "The connection is open."), ByName, ByQuery, BySandbox))]
 pub(super) async fn connect(
-    State(state): State<ApiState>,
+    User(access): User,
     Path((id, port)): Path<(String, String)>,
     Extension(held): Extension<Held>,
     mut request: Request,
 ) -> Result<Response> {
-    let (id, port) = (params::sandbox(&id)?, params::port(&port)?);
+    let (id, port) = (access.sandbox(params::sandbox(&id)?)?, params::port(&port)?);
     if !is_tunnel(request.headers()) {
         return Err(HttpError::NoTunnel.into());
     }
     let client = hyper::upgrade::on(&mut request);
     // Before the upgrade, so that errors are ordinary responses.
-    let (tunnel, used) = state.service.previews().use_port(&id, port).await?;
+    let (tunnel, used) = access.previews().use_port(&id, port).await?;
     tokio::spawn(carry(client, tunnel, used, held));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -18,7 +18,7 @@ use sandbox_api::{FILE_SIZE_HEADER, SandboxId};
 use self::precondition::{is_not_modified, is_range_of, quoted};
 use crate::model::files::{FileHeader, FilePath};
 use crate::model::{FieldError, FileRefusal, Refusal};
-use crate::service::{Error, FileStream, Files};
+use crate::service::{Authorized, Error, FileStream, Files};
 
 /// Response with a file's content.
 pub(crate) struct Content {
@@ -33,7 +33,7 @@ pub(crate) struct Content {
 /// Responds to a request for a file with these headers.
 pub(crate) async fn respond(
     files: &Files,
-    id: &SandboxId,
+    id: &Authorized<SandboxId>,
     path: FilePath,
     request: &HeaderMap,
 ) -> Result<Content, Error> {
@@ -58,7 +58,7 @@ pub(crate) async fn respond(
 /// in `x-file-size`.
 pub(crate) async fn respond_hidden(
     files: &Files,
-    id: &SandboxId,
+    id: &Authorized<SandboxId>,
     path: FilePath,
     request: &HeaderMap,
 ) -> Result<Content, Error> {
@@ -87,7 +87,12 @@ struct Opened {
 /// Opens the file, at the range if that applies. Conditions are checked against the open file, in the order of RFC 9110
 /// section 13.2.2. They are whether the client's copy is current, whether the range is of this file, and whether the
 /// range contains a byte.
-async fn open(files: &Files, id: &SandboxId, path: FilePath, headers: &HeaderMap) -> Result<Opened, Error> {
+async fn open(
+    files: &Files,
+    id: &Authorized<SandboxId>,
+    path: FilePath,
+    headers: &HeaderMap,
+) -> Result<Opened, Error> {
     if let Some(range) = precondition::range(headers) {
         match files.read(id, path.clone(), Some(range)).await {
             Ok((header, bytes)) if is_range_of(headers, header.info.etag.as_deref()) => {

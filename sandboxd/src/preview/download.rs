@@ -58,9 +58,9 @@ pub(super) async fn answer(
     if held.stopping.is_cancelled() {
         return Err(PreviewError::NotReady);
     }
-    let permit = service.downloads().begin(&grant.sandbox).map_err(|error| error_of(&error))?;
+    let permit = service.downloads().begin(&grant).map_err(|error| error_of(&error))?;
     let name = download::disposition(&download::file_name(&grant.path));
-    let content = content::respond(service.files(), &grant.sandbox, grant.path, request).await;
+    let content = content::respond(service.files(), &permit.sandbox, grant.path, request).await;
     let Content { status, mut headers, bytes } = content.map_err(|error| error_of(&error))?;
     // `extend` would send some of them twice.
     for (name, value) in HEADERS {

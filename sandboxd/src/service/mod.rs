@@ -14,6 +14,8 @@
 //!   reached
 //! - `snapshots`: the files of a sandbox at one time
 
+mod access;
+mod authorized;
 mod clock;
 mod commands;
 mod context;
@@ -41,6 +43,8 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+pub use self::access::Access;
+pub use self::authorized::{Authorized, ByOperator};
 pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream, Commands};
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};

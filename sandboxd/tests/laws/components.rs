@@ -29,10 +29,12 @@ const COMPONENTS: [(&str, &str, &[&str]); 12] = [
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 11] = [
+const SHARED: [&str; 13] = [
     "clock",
     "tasks",
+    "Authorized",
     "BaseFault",
+    "ByOperator",
     "Context",
     "Error",
     "McpServerError",
@@ -44,7 +46,8 @@ const SHARED: [&str; 11] = [
 ];
 
 /// The files of the service itself, which belong to no component.
-const FILES: [&str; 7] = ["clock", "context", "mod", "setup", "start", "tasks", "upkeep"];
+const FILES: [&str; 9] =
+    ["access", "authorized", "clock", "context", "mod", "setup", "start", "tasks", "upkeep"];
 
 /// Types that hold state which changes behind a shared reference.
 const STATE: [&str; 11] = [

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue ends")]
 
+mod authorization;
 mod circles;
 mod components;
 mod exports;

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use sandbox_api::{SandboxId, StringMap};
 
-use sandboxd_model::{Disk, Instance, NetworkMode, NetworkPolicy, Runtime, SandboxSpec, Transport, UidSlot};
+use sandboxd_model::{
+    Disk, Instance, NetworkMode, NetworkPolicy, Owner, Runtime, SandboxSpec, Transport, UidSlot,
+};
 
 /// The instance id. The daemon must not touch an object with another value, or without one.
 pub(super) const INSTANCE: &str = "sandboxd.instance";
@@ -33,10 +35,12 @@ const IMAGE: &str = "sandboxd.image";
 const METADATA: &str = "sandboxd.metadata";
 const DISK: &str = "sandboxd.disk";
 const ALLOW: &str = "sandboxd.allow";
+const PROJECT: &str = "sandboxd.project";
+const SUBJECT: &str = "sandboxd.subject";
 const SIGNATURE: &str = "sandboxd.signature";
 
 /// The signed labels, in this order.
-const SIGNED: [&str; 14] = [
+const SIGNED: [&str; 16] = [
     SANDBOX_ID,
     SESSION_KEY,
     RUNTIME,
@@ -51,10 +55,12 @@ const SIGNED: [&str; 14] = [
     METADATA,
     DISK,
     ALLOW,
+    PROJECT,
+    SUBJECT,
 ];
 
 /// Signed labels that a sandbox may lack.
-const OPTIONAL: [&str; 4] = [IMAGE, METADATA, DISK, ALLOW];
+const OPTIONAL: [&str; 6] = [IMAGE, METADATA, DISK, ALLOW, PROJECT, SUBJECT];
 
 /// A sandbox according to its labels: everything except its environment, which may be confidential.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +99,10 @@ impl SandboxLabels {
         let metadata = (!spec.metadata.is_empty()).then(|| serde_json::to_string(&spec.metadata).ok());
         let allow = (!spec.network.allow.is_empty()).then(|| spec.network.allow_texts().join(" "));
         let disk = self.disk.as_ref().map(ToString::to_string);
-        let optional = [spec.image.clone(), metadata.flatten(), disk, allow];
+        let project = &spec.owner.project;
+        let project = (!project.is_default()).then(|| project.to_string());
+        let subject = spec.owner.subject.as_ref().map(ToString::to_string);
+        let optional = [spec.image.clone(), metadata.flatten(), disk, allow, project, subject];
         let optional = OPTIONAL.into_iter().zip(optional);
         labels.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
         labels.insert(SIGNATURE.to_owned(), instance.sign(&signed_text(&labels)));
@@ -112,6 +121,10 @@ impl SandboxLabels {
         let metadata = text(METADATA).map(serde_json::from_str).transpose();
         let allow: Vec<String> =
             text(ALLOW).into_iter().flat_map(|rules| rules.split(' ')).map(str::to_owned).collect();
+        let owner = Owner {
+            project: text(PROJECT).map(str::parse).transpose().ok()?.unwrap_or_default(),
+            subject: text(SUBJECT).map(str::parse).transpose().ok()?,
+        };
         let mode = NetworkMode::parse(text(NETWORK_MODE)?, NETWORK_MODE).ok()?;
         Some(Self {
             id: text(SANDBOX_ID)?.parse().ok()?,
@@ -119,6 +132,7 @@ impl SandboxLabels {
             transport: Transport::parse(text(TRANSPORT)?)?,
             disk: text(DISK).map(str::parse).transpose().ok()?,
             spec: SandboxSpec {
+                owner,
                 session_key: text(SESSION_KEY)?.parse().ok()?,
                 runtime: text(RUNTIME)?.parse::<Runtime>().ok()?,
                 idle_ttl: Duration::from_millis(text(IDLE_TTL_MS)?.parse().ok()?),
@@ -162,6 +176,7 @@ mod tests {
             transport: Transport::Socket,
             disk: Some(Disk::new("dsk_1", "3f2504e0-4f89-41d3-9a0c-0305e82c3301").unwrap()),
             spec: SandboxSpec {
+                owner: Owner { project: "lab".parse().unwrap(), subject: Some("ann".parse().unwrap()) },
                 runtime: Runtime::Python313,
                 image: Some("other:1".into()),
                 ports: vec![3000, 8080],

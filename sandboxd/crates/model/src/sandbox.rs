@@ -8,7 +8,7 @@ use sandbox_api::{StringMap, limits as shared};
 
 use super::field::checked;
 use super::mcp::OWN_SANDBOX_KEYS;
-use super::{Checkpoints, FieldError, NetworkPolicy, SessionKey};
+use super::{Checkpoints, FieldError, NetworkPolicy, Owner, SessionKey};
 
 pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 
@@ -23,6 +23,8 @@ pub const MAX_MAP_BYTES: usize = 32 * 1024;
 /// Everything that a sandbox is created from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSpec {
+    /// Whom it belongs to.
+    pub owner: Owner,
     /// Session that the sandbox belongs to.
     pub session_key: SessionKey,
     /// Runtime that the image must offer.
@@ -48,9 +50,10 @@ pub struct SandboxSpec {
 }
 
 impl SandboxSpec {
-    /// The specification of a session without further options.
+    /// The specification of a session of the operator's project without further options.
     pub fn new(session_key: SessionKey) -> Self {
         Self {
+            owner: Owner::default(),
             session_key,
             runtime: Runtime::default(),
             image: None,

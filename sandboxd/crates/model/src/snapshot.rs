@@ -5,7 +5,7 @@ use sandbox_api::{CommandId, SandboxId, SessionKey, SnapshotId};
 use snapshot_format::plan::Step;
 use snapshot_format::{Content, Hash};
 
-use crate::limits;
+use crate::{Owner, limits};
 
 /// Whether a snapshot can have this name: 1 to [`limits::MAX_SNAPSHOT_NAME`] characters, none of them a control character.
 pub fn is_name(name: &str) -> bool {
@@ -106,6 +106,8 @@ pub struct SnapshotRecord {
     pub id: SnapshotId,
     /// The sandbox.
     pub sandbox: SandboxId,
+    /// Whom it belongs to.
+    pub owner: Owner,
     /// Session key of the sandbox when the snapshot was made.
     pub session_key: Option<SessionKey>,
     /// Name that a client has given it.

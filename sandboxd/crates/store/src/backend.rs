@@ -12,7 +12,7 @@ use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{
-    CommandRecord, Ended, Orphan, RestoreRecord, SandboxRecord, SnapshotCursor, SnapshotRecord,
+    CommandRecord, Ended, Orphan, Owner, RestoreRecord, SandboxRecord, SnapshotCursor, SnapshotRecord,
     SnapshotState, Stage,
 };
 
@@ -46,12 +46,12 @@ pub trait SandboxTable {
     /// All sandboxes, oldest first.
     async fn sandboxes(&self) -> Result<Vec<SandboxRecord>, Error>;
 
-    /// Adds a sandbox. Fails with [`ErrorKind::Taken`](crate::ErrorKind::Taken) if another sandbox has its id, session
-    /// key or slot.
+    /// Adds a sandbox. Fails with [`ErrorKind::Taken`](crate::ErrorKind::Taken) if another sandbox has its id or slot, or its
+    /// session key and owner.
     async fn insert_sandbox(&self, record: &SandboxRecord) -> Result<(), Error>;
 
     /// Adds a sandbox, or replaces the one with the same id and keeps its commands. Fails with
-    /// [`ErrorKind::Taken`](crate::ErrorKind::Taken) if another sandbox has its session key or slot. Urgent.
+    /// [`ErrorKind::Taken`](crate::ErrorKind::Taken) if another sandbox has its slot, or its session key and owner. Urgent.
     async fn put_sandbox(&self, record: &SandboxRecord) -> Result<(), Error>;
 
     /// Returns whether there is such a sandbox. Urgent.
@@ -139,18 +139,16 @@ pub trait SnapshotTable {
     /// One snapshot.
     async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, Error>;
 
-    /// Up to `limit` snapshots of a sandbox, newest first. Those of the same time are in reverse order of their ids. With
-    /// `before`, those that follow this position, whether or not its snapshot still exists.
-    async fn snapshots_of(
-        &self,
-        sandbox: &SandboxId,
-        before: Option<&SnapshotCursor>,
-        limit: u32,
-    ) -> Result<Vec<SnapshotRecord>, Error>;
+    /// The newest snapshot of a sandbox. Of those of the same time, the one with the greatest id.
+    async fn latest_snapshot_of(&self, sandbox: &SandboxId) -> Result<Option<SnapshotRecord>, Error>;
 
-    /// As [`Self::snapshots_of`], of all sandboxes.
-    async fn newest_snapshots(
+    /// Up to `limit` snapshots that `owner` [covers](Owner::covers), newest first. Those of the same time are in reverse
+    /// order of their ids. With `sandbox`, only those of this sandbox. With `before`, those that follow this position,
+    /// whether or not its snapshot still exists.
+    async fn snapshots_seen_by(
         &self,
+        owner: &Owner,
+        sandbox: Option<&SandboxId>,
         before: Option<&SnapshotCursor>,
         limit: u32,
     ) -> Result<Vec<SnapshotRecord>, Error>;

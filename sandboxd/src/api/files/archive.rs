@@ -1,13 +1,12 @@
 //! Archives: `GET` and `PUT …/files:archive?path=`.
 
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::files::ArchiveUnpacked;
 
+use super::super::caller::{Reader, User};
 use super::{body, path_of};
-use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
@@ -26,14 +25,14 @@ use crate::model::files::Compression;
     responses((status = 200, description = "Archive.", content(("application/x-tar"), ("application/gzip"), ("application/zstd"))),
         ByName, ByQuery, BySize, BySandbox))]
 pub(in crate::api) async fn pack(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
 ) -> Result<Response> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let (compression, kind) = format(query.get("format").map(String::as_str))?;
-    let bytes = state.service.files().pack(&id, path_of("path", path)?, compression).await?;
+    let bytes = access.files().pack(&id, path_of("path", path)?, compression).await?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
@@ -53,13 +52,13 @@ pub(in crate::api) async fn pack(
     request_body(content_type = "application/octet-stream", description = "Tar archive, uncompressed or compressed with gzip or zstd."),
     responses((status = 200, body = ArchiveUnpacked), ByName, ByQuery, ByUpload, BySize, BySandbox))]
 pub(in crate::api) async fn unpack(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     archive: Upload,
 ) -> Result<Json<ArchiveUnpacked>> {
-    let id = params::sandbox(&id)?;
-    let unpacked = state.service.files().unpack(&id, path_of("path", path)?, archive.into_stream()).await?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let unpacked = access.files().unpack(&id, path_of("path", path)?, archive.into_stream()).await?;
     Ok(Json(ArchiveUnpacked { ok: true, files: unpacked.files, bytes: unpacked.bytes }))
 }
 

@@ -1,14 +1,13 @@
 //! Raw file content: `GET` and `PUT …/files?path=`.
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG};
 use axum::response::{IntoResponse, Response};
 use sandbox_api::files::FileWritten;
 
+use super::super::caller::{Reader, User};
 use super::{MAX_MODE, MODE_PROBLEM, body, named};
-use crate::api::ApiState;
 use crate::api::body::{Json, Upload};
 use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
@@ -33,15 +32,15 @@ use crate::model::files::FileTarget;
         (status = 206, description = "Content of the range.", content_type = "application/octet-stream", headers(("etag" = String), ("content-range" = String))),
         (status = 304, description = "The file has one of the etags in `if-none-match`."), ByName, ByQuery, ByRange, ByCondition, BySandbox))]
 pub(in crate::api) async fn get(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let path = named("path", path)?;
-    let files = state.service.files();
+    let files = access.files();
     let is_hidden = params::optional(&query, "hideSecrets", "`true` or `false`")?.unwrap_or(false);
     let Content { status, headers, bytes } = match is_hidden {
         true => content::respond_hidden(files, &id, path, &headers).await?,
@@ -63,14 +62,14 @@ pub(in crate::api) async fn get(
     request_body(content_type = "application/octet-stream", description = "Content of the file."),
     responses((status = 200, body = FileWritten, headers(("etag" = String))), ByName, ByQuery, ByUpload, ByCondition, BySandbox))]
 pub(in crate::api) async fn put(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
     headers: HeaderMap,
     content: Upload,
 ) -> Result<Response> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     // A partial body would replace the whole file (RFC 9110 section 14.5).
     for part in [CONTENT_RANGE, CONTENT_ENCODING] {
         if headers.contains_key(&part) {
@@ -81,7 +80,7 @@ pub(in crate::api) async fn put(
     let (if_match, if_absent) = precondition::of_write(&headers)?;
     let durable = params::optional(&query, "durable", "`true` or `false`")?.unwrap_or(false);
     let target = FileTarget { path: named("path", path)?, mode: mode(&query)?, if_match, if_absent, durable };
-    let written = state.service.files().write(&id, target, content.into_stream()).await?;
+    let written = access.files().write(&id, target, content.into_stream()).await?;
     let etag = quoted(&written.etag);
     let written = FileWritten { ok: true, created: written.created, size: written.bytes, etag: written.etag };
     Ok((etag.map(|etag| [(ETAG, etag)]), Json(written)).into_response())

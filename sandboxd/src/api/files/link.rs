@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use jiff::Timestamp;
 use sandbox_api::files::{FileLink, LinkFile};
 
+use super::super::caller::User;
 use super::named;
-use crate::api::ApiState;
 use crate::api::body::Json;
 use crate::api::error::Result;
 use crate::api::hosts;
@@ -27,19 +26,19 @@ use crate::model::limits::{DEFAULT_DOWNLOAD_TTL, DOWNLOAD_TTL_MS};
     params(InSandbox), request_body = LinkFile,
     responses((status = 200, body = FileLink), ByName, ByBody, BySandbox))]
 pub(in crate::api) async fn create(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     headers: HeaderMap,
     Json(request): Json<LinkFile>,
 ) -> Result<Json<FileLink>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let path = named("path", request.path.into())?;
     let ttl = match request.ttl_ms {
         Some(ttl_ms) => Duration::from_millis(checked("ttlMs", ttl_ms, DOWNLOAD_TTL_MS)?),
         None => DEFAULT_DOWNLOAD_TTL,
     };
-    let link = state.service.downloads().create_link(&id, path, ttl).await?;
-    let settings = state.service.previews().settings();
+    let link = access.downloads().create_link(&id, path, ttl).await?;
+    let settings = access.previews().settings();
     Ok(Json(FileLink {
         url: settings.download_url(&link_path(&link), hosts::of(&headers)),
         expires_at: Timestamp::from_millisecond(link.grant.expires_at_ms).unwrap_or(Timestamp::MAX),

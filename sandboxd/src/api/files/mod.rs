@@ -13,7 +13,6 @@ mod wire;
 use std::error::Error as StdError;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -26,8 +25,8 @@ use sandbox_api::files::{
 };
 use tracing::{Span, warn};
 
-use super::ApiState;
 use super::body::Json;
+use super::caller::{Reader, User};
 use super::error::Result;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
@@ -45,18 +44,18 @@ use crate::service::{self, SecretValues};
     params(InSandbox), request_body = WriteFiles,
     responses((status = 200, body = Done), ByName, ByBody, BySandbox))]
 pub(super) async fn write(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<WriteFiles>,
 ) -> Result<Json<Done>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     if request.files.is_empty() || request.files.len() > limits::MAX_FILES_PER_WRITE {
         let problem = format!("must be 1 to {}", limits::MAX_FILES_PER_WRITE);
         return Err(FieldError::new("files", problem).into());
     }
     let files: std::result::Result<Vec<NewFile>, FieldError> =
         request.files.into_iter().enumerate().map(|(at, file)| new_file(at, file)).collect();
-    state.service.files().write_all(&id, files?).await?;
+    access.files().write_all(&id, files?).await?;
     Ok(Json(Done::OK))
 }
 
@@ -67,12 +66,12 @@ pub(super) async fn write(
     params(InSandbox, ("path" = String, Query, description = "Path in the workspace, absolute or relative to the workspace. May contain percent-encoded bytes.")),
     responses((status = 200, body = FileRead), ByName, ByQuery, BySize, BySandbox))]
 pub(super) async fn read(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     PathParam(path): PathParam,
 ) -> Result<Json<FileRead>> {
-    let id = params::sandbox(&id)?;
-    let content = state.service.files().read_whole(&id, named("path", path)?).await?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let content = access.files().read_whole(&id, named("path", path)?).await?;
     let content_base64 = content.map(|content| BASE64_STANDARD.encode(content));
     Ok(Json(FileRead { found: content_base64.is_some(), content_base64 }))
 }
@@ -87,16 +86,16 @@ pub(super) async fn read(
         ("recursive" = Option<bool>, Query, description = "Also deletes a directory that is not empty.")),
     responses((status = 200, body = FileDeleted), ByName, ByQuery, ByState, ByCondition, BySandbox))]
 pub(super) async fn delete(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
     headers: HeaderMap,
 ) -> Result<Json<FileDeleted>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let if_match = precondition::if_match(&headers)?;
     let recursive = params::optional(&query, "recursive", "`true` or `false`")?.unwrap_or(false);
-    let removed = state.service.files().delete(&id, named("path", path)?, recursive, if_match).await?;
+    let removed = access.files().delete(&id, named("path", path)?, recursive, if_match).await?;
     Ok(Json(FileDeleted { ok: true, removed }))
 }
 
@@ -107,12 +106,12 @@ pub(super) async fn delete(
     params(InSandbox, ("path" = Option<String>, Query, description = "Path in the workspace. Default: the workspace itself.")),
     responses((status = 200, body = FileInfo), ByName, ByQuery, BySandbox))]
 pub(super) async fn stat(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     PathParam(path): PathParam,
 ) -> Result<Json<FileInfo>> {
-    let id = params::sandbox(&id)?;
-    Ok(Json(wire::info(state.service.files().stat(&id, path_of("path", path)?).await?)))
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    Ok(Json(wire::info(access.files().stat(&id, path_of("path", path)?).await?)))
 }
 
 /// List a directory.
@@ -125,12 +124,12 @@ pub(super) async fn stat(
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page.")),
     responses((status = 200, body = FileList), ByName, ByQuery, BySandbox))]
 pub(super) async fn list(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
 ) -> Result<Json<FileList>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let number = |name, default, max: u32| {
         let number = params::optional(&query, name, "a number")?.unwrap_or(default);
         Ok::<_, super::error::ApiError>(checked(name, u64::from(number), 1..=u64::from(max))? as u32)
@@ -144,7 +143,7 @@ pub(super) async fn list(
         .transpose()?
         .unwrap_or_default();
     let request = ListOptions { path: path_of("path", path)?, depth, limit, after };
-    Ok(Json(wire::page(state.service.files().list(&id, request).await?)))
+    Ok(Json(wire::page(access.files().list(&id, request).await?)))
 }
 
 /// Create a directory.
@@ -154,12 +153,12 @@ pub(super) async fn list(
     params(InSandbox), request_body = MakeDir,
     responses((status = 200, body = DirMade), ByName, ByBody, BySandbox))]
 pub(super) async fn mkdir(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<MakeDir>,
 ) -> Result<Json<DirMade>> {
-    let id = params::sandbox(&id)?;
-    let created = state.service.files().make_dir(&id, named("path", request.path.into())?).await?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
+    let created = access.files().make_dir(&id, named("path", request.path.into())?).await?;
     Ok(Json(DirMade { ok: true, created }))
 }
 
@@ -170,13 +169,13 @@ pub(super) async fn mkdir(
     params(InSandbox), request_body = MoveFile,
     responses((status = 200, body = Done), ByName, ByBody, ByState, BySandbox))]
 pub(super) async fn rename(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<MoveFile>,
 ) -> Result<Json<Done>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let (from, to) = (named("from", request.from.into())?, named("to", request.to.into())?);
-    state.service.files().rename(&id, from, to, request.overwrite.unwrap_or(false)).await?;
+    access.files().rename(&id, from, to, request.overwrite.unwrap_or(false)).await?;
     Ok(Json(Done::OK))
 }
 
@@ -188,11 +187,11 @@ pub(super) async fn rename(
     params(InSandbox), request_body = EditFile,
     responses((status = 200, body = FileEdited), ByName, ByBody, ByState, ByCondition, BySandbox))]
 pub(super) async fn edit(
-    State(state): State<ApiState>,
+    User(access): User,
     Path(id): Path<String>,
     Json(request): Json<EditFile>,
 ) -> Result<Json<FileEdited>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let edits = request.edits.into_iter().map(|edit| TextEdit {
         old_text: edit.old_text,
         new_text: edit.new_text,
@@ -201,7 +200,7 @@ pub(super) async fn edit(
     let edits =
         TextEdits { edits: edits.collect(), all_on_original: request.all_on_original.unwrap_or(false) };
     let (path, secrets) = (named("path", request.path.into())?, secret_values(request.hide_secrets));
-    let edited = state.service.files().edit(&id, path, edits, secrets).await?;
+    let edited = access.files().edit(&id, path, edits, secrets).await?;
     Ok(Json(wire::edited(edited)))
 }
 

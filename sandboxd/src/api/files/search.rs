@@ -1,10 +1,9 @@
 //! Searches in file contents and names.
 
-use axum::extract::State;
 use sandbox_api::files::{GlobFiles, GlobFound, GrepFiles, GrepFound};
 
+use super::super::caller::Reader;
 use super::{path_of, secret_values, wire};
-use crate::api::ApiState;
 use crate::api::body::Json;
 use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
@@ -22,11 +21,11 @@ use crate::model::limits;
     params(InSandbox), request_body = GrepFiles,
     responses((status = 200, body = GrepFound), ByName, ByBody, BySandbox))]
 pub(in crate::api) async fn grep(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     Json(request): Json<GrepFiles>,
 ) -> Result<Json<GrepFound>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let secrets = secret_values(request.hide_secrets);
     let request = GrepOptions {
         path: path_of("path", request.path.unwrap_or_default().into())?,
@@ -37,7 +36,7 @@ pub(in crate::api) async fn grep(
         max_results: max_results(request.max_results)?,
         include_ignored: request.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::grep_found(state.service.files().grep(&id, request, secrets).await?)))
+    Ok(Json(wire::grep_found(access.files().grep(&id, request, secrets).await?)))
 }
 
 /// Search for file names.
@@ -47,11 +46,11 @@ pub(in crate::api) async fn grep(
     params(InSandbox), request_body = GlobFiles,
     responses((status = 200, body = GlobFound), ByName, ByBody, BySandbox))]
 pub(in crate::api) async fn glob(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     Json(request): Json<GlobFiles>,
 ) -> Result<Json<GlobFound>> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let secrets = secret_values(request.hide_secrets);
     let request = GlobOptions {
         path: path_of("path", request.path.unwrap_or_default().into())?,
@@ -60,7 +59,7 @@ pub(in crate::api) async fn glob(
         max_results: max_results(request.max_results)?,
         include_ignored: request.include_ignored.unwrap_or(false),
     };
-    Ok(Json(wire::glob_found(state.service.files().glob(&id, request, secrets).await?)))
+    Ok(Json(wire::glob_found(access.files().glob(&id, request, secrets).await?)))
 }
 
 fn max_results(requested: Option<u32>) -> Result<u32> {

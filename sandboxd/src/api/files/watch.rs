@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -15,8 +14,8 @@ use sandbox_api::files::WatchRecord;
 use tokio::time::timeout;
 use tracing::debug;
 
+use super::super::caller::Reader;
 use super::{path_of, wire};
-use crate::api::ApiState;
 use crate::api::error::Result;
 use crate::api::openapi::InSandbox;
 use crate::api::openapi::answers::*;
@@ -37,15 +36,15 @@ use crate::service;
         ("passive" = Option<bool>, Query, description = "Does not count as use of the sandbox. The watch ends when the sandbox is parked.")),
     responses((status = 200, description = "One change per line.", body = WatchRecord, content_type = "application/x-ndjson"), ByName, ByQuery, BySandbox))]
 pub(in crate::api) async fn watch(
-    State(state): State<ApiState>,
+    Reader(access): Reader,
     Path(id): Path<String>,
     PathParam(path): PathParam,
     query: Params,
 ) -> Result<Response> {
-    let id = params::sandbox(&id)?;
+    let id = access.sandbox(params::sandbox(&id)?)?;
     let recursive = params::optional(&query, "recursive", "`true` or `false`")?.unwrap_or(false);
     let is_passive = params::optional(&query, "passive", "`true` or `false`")?.unwrap_or(false);
-    let (files, path) = (state.service.files(), path_of("path", path)?);
+    let (files, path) = (access.files(), path_of("path", path)?);
     let changes = if is_passive {
         // A stream without a record ends as lost.
         files.watch_passively(&id, path, recursive).await?.map_or_else(|| empty().boxed(), StreamExt::boxed)

@@ -32,6 +32,7 @@ use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
 use crate::model::{CommandRecord, CommandRefusal, CommandSpec, Ended, Refusal, Resource, limits};
+use crate::service::Authorized;
 use crate::store::Store;
 
 /// SIGTERM of signal(7).
@@ -68,7 +69,11 @@ impl Commands {
     }
 
     /// Starts a command. Returns when it runs, or at once if a command with this id ran before.
-    pub async fn start(self: &Arc<Self>, id: &SandboxId, spec: CommandSpec) -> Result<Started, Error> {
+    pub async fn start(
+        self: &Arc<Self>,
+        id: &Authorized<SandboxId>,
+        spec: CommandSpec,
+    ) -> Result<Started, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let known = self.find_known(&in_use, &spec).await?;
         if let Some(Known::Gone(status)) = known {
@@ -126,7 +131,7 @@ impl Commands {
     /// Waits for a command's end, at most for `limit`.
     pub async fn wait(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         command: &CommandId,
         limit: Option<Duration>,
     ) -> Result<Ended, Error> {
@@ -193,7 +198,7 @@ impl Commands {
     }
 
     /// Returns the newest commands of a sandbox in any state.
-    pub async fn list(&self, id: &SandboxId, limit: u32) -> Result<Vec<CommandRecord>, Error> {
+    pub async fn list(&self, id: &Authorized<SandboxId>, limit: u32) -> Result<Vec<CommandRecord>, Error> {
         self.lifecycle.find(id)?;
         Ok(self.store.commands(id, limit).await?)
     }
@@ -201,7 +206,7 @@ impl Commands {
     /// Returns the state of a command.
     pub async fn inspect(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         command: &CommandId,
     ) -> Result<CommandStatus, Error> {
         let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
@@ -224,7 +229,11 @@ impl Commands {
     }
 
     /// Ends a command and returns when none of its processes is left.
-    pub async fn kill(self: &Arc<Self>, id: &SandboxId, command: &CommandId) -> Result<Killed, Error> {
+    pub async fn kill(
+        self: &Arc<Self>,
+        id: &Authorized<SandboxId>,
+        command: &CommandId,
+    ) -> Result<Killed, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let (sandbox, agent, _mark) = in_use.unlock();
         self.end_command(&sandbox, &agent, command).await
@@ -233,7 +242,7 @@ impl Commands {
     /// Sends a command one signal. Returns true if it had already ended.
     pub async fn signal(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         command: &CommandId,
         signal: i32,
     ) -> Result<bool, Error> {

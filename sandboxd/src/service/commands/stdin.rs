@@ -13,6 +13,7 @@ use super::{Commands, Error};
 use crate::agent::{self, Cause, Unfinished};
 use crate::model::command::StdinState;
 use crate::model::{CommandRefusal, Refusal};
+use crate::service::Authorized;
 use crate::service::StdinError;
 
 impl Commands {
@@ -20,7 +21,7 @@ impl Commands {
     /// the bytes sent so far stay written, and standard input stays open.
     pub async fn write_stdin(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         command: &CommandId,
         data: BoxStream<'static, io::Result<Bytes>>,
         close: bool,

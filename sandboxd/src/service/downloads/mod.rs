@@ -15,11 +15,14 @@ use super::{Context, Error};
 use crate::model::Instance;
 use crate::model::download::{DownloadGrant, DownloadLink};
 use crate::model::files::FilePath;
+use crate::service::Authorized;
 use crate::service::clock::now_ms;
 
 /// A visitor's download. Counts against the sandbox's limit of downloads until it is dropped.
 #[derive(Debug)]
 pub struct DownloadPermit {
+    /// The sandbox of the link.
+    pub sandbox: Authorized<SandboxId>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -43,13 +46,13 @@ impl Downloads {
     /// Creates a link to a file. Fails if the file cannot be downloaded now.
     pub async fn create_link(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         ttl: Duration,
     ) -> Result<DownloadLink, Error> {
         let (header, _) = self.files.read(id, path.clone(), None).await?;
         let expires_at_ms = now_ms().saturating_add(ttl.as_millis() as i64);
-        let grant = DownloadGrant { sandbox: id.clone(), path, expires_at_ms };
+        let grant = DownloadGrant { sandbox: (**id).clone(), path, expires_at_ms };
         let token = grant.seal(&self.instance);
         Ok(DownloadLink { grant, token, size_bytes: header.info.size_bytes })
     }
@@ -64,9 +67,9 @@ impl Downloads {
         grant.expires_at_ms <= now_ms()
     }
 
-    /// Begins a download of a visitor.
-    pub fn begin(&self, id: &SandboxId) -> Result<DownloadPermit, Error> {
-        let permit = self.lifecycle.find(id)?.download()?;
-        Ok(DownloadPermit { _permit: permit })
+    /// Begins a download of a visitor who has the link.
+    pub fn begin(&self, grant: &DownloadGrant) -> Result<DownloadPermit, Error> {
+        let permit = self.lifecycle.find(&grant.sandbox)?.download()?;
+        Ok(DownloadPermit { sandbox: Authorized::new(grant.sandbox.clone()), _permit: permit })
     }
 }

@@ -51,6 +51,8 @@ pub enum Error {
     #[error(transparent)]
     Spec(#[from] SpecError),
 
+    /// The request needs the operator's token.
+    OperatorOnly,
     /// The daemon cannot publish ports on this host.
     NotPublished,
     /// A directory to replace is not empty.
@@ -149,6 +151,11 @@ impl Error {
             Self::McpServer(error) => error.to_public(),
             Self::Spec(error) => error.to_public(),
 
+            Self::OperatorOnly => PublicError::new(
+                ErrorCode::Forbidden,
+                "only the operator's token can do this, because it concerns the whole daemon",
+                json!({}),
+            ),
             Self::NotPublished => PublicError::new(
                 ErrorCode::Refused,
                 "a port cannot be published here, because containers do not see the run dir; `style=gateway` works",

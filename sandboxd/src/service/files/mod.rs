@@ -25,6 +25,7 @@ use crate::model::files::{
     GlobOptions, GrepMatch, GrepOptions, ListOptions, NewFile, TextEdits, Unpacked, Written,
 };
 use crate::model::{FileRefusal, Refusal, Resource, limits};
+use crate::service::Authorized;
 
 /// Error of an upload.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Files {
     }
 
     /// Writes all files or none.
-    pub async fn write_all(&self, id: &SandboxId, mut files: Vec<NewFile>) -> Result<(), Error> {
+    pub async fn write_all(&self, id: &Authorized<SandboxId>, mut files: Vec<NewFile>) -> Result<(), Error> {
         self.storage.check_space(files.iter().map(|file| file.content.len() as u64).sum()).await?;
         if self.storage.is_space_tight() {
             files.iter_mut().for_each(|file| file.target.durable = true);
@@ -84,7 +85,11 @@ impl Files {
     }
 
     /// Reads a whole file. `None` if it does not exist.
-    pub async fn read_whole(&self, id: &SandboxId, path: FilePath) -> Result<Option<Bytes>, Error> {
+    pub async fn read_whole(
+        &self,
+        id: &Authorized<SandboxId>,
+        path: FilePath,
+    ) -> Result<Option<Bytes>, Error> {
         match self.lifecycle.in_use(id).await?.agent().read_whole(path, limits::MAX_READ_BYTES).await {
             Err(agent::Error::Refused(Refusal::NotFound(Resource::File))) => Ok(None),
             other => Ok(Some(other?)),
@@ -94,7 +99,7 @@ impl Files {
     /// Writes one file of any size.
     pub async fn write<E: Send + 'static>(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         mut target: FileTarget,
         content: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Written, UploadFailed<E>> {
@@ -110,7 +115,7 @@ impl Files {
     /// Reads a file, or a part of it.
     pub async fn read(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         range: Option<ByteRange>,
     ) -> Result<(FileHeader, FileStream<Bytes>), Error> {
@@ -123,7 +128,7 @@ impl Files {
     /// then differs from the file.
     pub async fn read_hidden(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
     ) -> Result<(FileHeader, FileStream<Bytes>, bool), Error> {
         let (sandbox, agent, guard) = self.begin_long_change(id).await?;
@@ -138,17 +143,17 @@ impl Files {
     }
 
     /// Inspects a path. A symbolic link is not followed.
-    pub async fn stat(&self, id: &SandboxId, path: FilePath) -> Result<FileInfo, Error> {
+    pub async fn stat(&self, id: &Authorized<SandboxId>, path: FilePath) -> Result<FileInfo, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().stat_file(path).await?)
     }
 
     /// Lists one page of a directory.
-    pub async fn list(&self, id: &SandboxId, request: ListOptions) -> Result<FilePage, Error> {
+    pub async fn list(&self, id: &Authorized<SandboxId>, request: ListOptions) -> Result<FilePage, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().list_files(request).await?)
     }
 
     /// Creates a directory and its missing parents. Returns whether it was created.
-    pub async fn make_dir(&self, id: &SandboxId, path: FilePath) -> Result<bool, Error> {
+    pub async fn make_dir(&self, id: &Authorized<SandboxId>, path: FilePath) -> Result<bool, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let made = in_use.agent().make_dir(path).await?;
         self.snapshots.note_files(in_use.sandbox());
@@ -158,7 +163,7 @@ impl Files {
     /// Moves a file or directory.
     pub async fn rename(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         from: FilePath,
         to: FilePath,
         overwrite: bool,
@@ -177,7 +182,7 @@ impl Files {
     /// Deletes a file or directory. With `if_match`, it must have this etag. Returns the number of deleted entries.
     pub async fn delete(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         recursive: bool,
         if_match: Option<String>,
@@ -192,7 +197,7 @@ impl Files {
     /// Applies all edits to a file or none.
     pub async fn edit(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         edits: TextEdits,
         secrets: SecretValues,
@@ -210,7 +215,7 @@ impl Files {
     /// Packs a directory or file into an archive.
     pub async fn pack(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         compression: Compression,
     ) -> Result<FileStream<Bytes>, Error> {
@@ -221,7 +226,7 @@ impl Files {
     /// Unpacks the whole archive into a directory, or nothing.
     pub async fn unpack<E: Send + 'static>(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         archive: BoxStream<'static, Result<Bytes, E>>,
     ) -> Result<Unpacked, UploadFailed<E>> {
@@ -235,7 +240,7 @@ impl Files {
     /// Streams changes at and below a path until the stream is dropped.
     pub async fn watch(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         recursive: bool,
     ) -> Result<FileStream<Vec<Change>>, Error> {
@@ -247,7 +252,7 @@ impl Files {
     /// `None` if it is parked already.
     pub async fn watch_passively(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         path: FilePath,
         recursive: bool,
     ) -> Result<Option<FileStream<Vec<Change>>>, Error> {
@@ -260,7 +265,7 @@ impl Files {
     /// Searches file contents.
     pub async fn grep(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         request: GrepOptions,
         secrets: SecretValues,
     ) -> Result<Found<GrepMatch>, Error> {
@@ -275,7 +280,7 @@ impl Files {
     /// Searches files and directories by their paths.
     pub async fn glob(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         request: GlobOptions,
         secrets: SecretValues,
     ) -> Result<Found<FileInfo>, Error> {

@@ -15,6 +15,7 @@ use super::sandbox::Sandbox;
 use super::{Beginning, Changes, Error, Lifecycle, Seed};
 use crate::model::{Refusal, SandboxSpec, Stage, limits};
 use crate::seam;
+use crate::service::Authorized;
 
 /// The sandbox that a session has now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +174,7 @@ impl Lifecycle {
 
     /// Deletes a tentative sandbox. One that cannot be deleted now is kept for its session.
     pub(in crate::service) async fn remove_tentative(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
-        let removed = self.delete(id).await;
+        let removed = self.delete(&Authorized::new(id.clone())).await;
         match removed {
             Ok(()) => self.unblock(id),
             // Used from here on, so the next start must not remove it.
@@ -212,7 +213,7 @@ impl Lifecycle {
             State::Failed(error) => Err(Error::CreateFailed(Arc::clone(error))),
             State::Deleting => {
                 drop(state);
-                self.delete(sandbox.id()).await?;
+                self.delete(&Authorized::new(sandbox.id().clone())).await?;
                 Ok(None)
             }
             State::Parked | State::Creating | State::Deleted => Ok(None),

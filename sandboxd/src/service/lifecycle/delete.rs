@@ -12,11 +12,12 @@ use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::model::Stage;
+use crate::service::Authorized;
 use crate::{seam, store};
 
 impl Lifecycle {
     /// Deletes a sandbox with all its files. Idempotent: succeeds if the sandbox does not exist.
-    pub async fn delete(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
+    pub async fn delete(self: &Arc<Self>, id: &Authorized<SandboxId>) -> Result<(), Error> {
         let Some(sandbox) = self.registry.get(id) else {
             self.prepared()?;
             return Ok(());
@@ -115,7 +116,7 @@ impl Lifecycle {
     }
 
     /// Deletes a sandbox if it is parked and no request is about to use it. Idempotent: succeeds if it does not exist.
-    pub async fn delete_if_parked(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
+    pub async fn delete_if_parked(self: &Arc<Self>, id: &Authorized<SandboxId>) -> Result<(), Error> {
         let Some(sandbox) = self.registry.get(id) else {
             self.prepared()?;
             return Ok(());

@@ -62,7 +62,7 @@ use super::{Context, Error, Setup};
 use crate::agent::AgentHandle;
 use crate::engine::Engine;
 use crate::metrics::{Metrics, Repair};
-use crate::model::{Instance, Orphan, SessionKey, limits};
+use crate::model::{Instance, Orphan, Owner, SessionKey, limits};
 use crate::store::Store;
 
 /// What other components have attached to a sandbox. They remove it before the sandbox is deleted.
@@ -211,8 +211,8 @@ impl Lifecycle {
     }
 
     /// Whether a session has a sandbox.
-    pub(in crate::service) fn has_session(&self, session: &SessionKey) -> bool {
-        self.registry.of_session(session).is_some()
+    pub(in crate::service) fn has_session(&self, owner: &Owner, key: &SessionKey) -> bool {
+        self.registry.of_session(owner, key).is_some()
     }
 
     /// The sandbox with this id, if it exists.

@@ -15,6 +15,7 @@ use crate::engine;
 use crate::metrics::Repair;
 use crate::model::orphan::is_most;
 use crate::model::{Orphan, OrphanKind, Refusal, Resource, Stage};
+use crate::service::ByOperator;
 use crate::service::clock::now_ms;
 
 /// An orphan as the API reports it.
@@ -30,7 +31,7 @@ pub struct OrphanView {
 
 impl Lifecycle {
     /// Returns the orphans that the last sweep found.
-    pub fn orphans(&self) -> Result<Vec<OrphanView>, Error> {
+    pub fn orphans(&self, _: &ByOperator) -> Result<Vec<OrphanView>, Error> {
         self.prepared()?;
         let orphans = self.known_orphans();
         let view = |orphan: &Orphan| OrphanView {
@@ -42,7 +43,7 @@ impl Lifecycle {
     }
 
     /// Removes an orphan now, regardless of its grace period.
-    pub async fn remove_orphan(&self, name: &str) -> Result<(), Error> {
+    pub async fn remove_orphan(&self, name: &str, _: &ByOperator) -> Result<(), Error> {
         self.prepared()?;
         self.ownership.verify().await?;
         let _guard = self.reconciling.lock().await;

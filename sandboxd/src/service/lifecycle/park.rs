@@ -16,11 +16,12 @@ use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
 use crate::model::{Refusal, Resource, Stage, limits};
 use crate::seam;
+use crate::service::Authorized;
 
 impl Lifecycle {
     /// Parks a sandbox. Idempotent: succeeds if it is parked already. If a command or a program on a terminal runs, the
     /// park is rejected, unless `force` is set, which ends what runs.
-    pub async fn park(self: &Arc<Self>, id: &SandboxId, force: bool) -> Result<(), Error> {
+    pub async fn park(self: &Arc<Self>, id: &Authorized<SandboxId>, force: bool) -> Result<(), Error> {
         let sandbox = self.find(id)?;
         let lifecycle = Arc::clone(self);
         self.tasks

@@ -18,7 +18,7 @@ impl Lifecycle {
         *self.readiness.borrow()
     }
 
-    pub(super) fn prepared(&self) -> Result<&Prepared, Error> {
+    pub(in crate::service) fn prepared(&self) -> Result<&Prepared, Error> {
         match (self.prepared.get(), self.readiness()) {
             (Some(prepared), Readiness::Ready) => self.ownership.check().map(|()| prepared),
             (_, Readiness::Waiting { missing }) => Err(Error::NotReady { missing }),

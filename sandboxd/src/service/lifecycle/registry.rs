@@ -12,7 +12,7 @@ use sandbox_api::SandboxId;
 use super::Error;
 use super::order::Exclusive;
 use super::sandbox::{Sandbox, new_record};
-use crate::model::{SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::model::{Owner, SandboxSpec, SessionKey, Transport, UidSlot};
 
 /// The result of a claim for a session.
 pub(super) enum Claim {
@@ -24,10 +24,13 @@ pub(super) enum Claim {
     NoUserId,
 }
 
+/// A session key, and whom the sandbox belongs to: other owners may have the same key.
+type Session = (Owner, SessionKey);
+
 #[derive(Debug, Default)]
 struct Sandboxes {
     by_id: BTreeMap<SandboxId, Arc<Sandbox>>,
-    by_session: HashMap<SessionKey, SandboxId>,
+    by_session: HashMap<Session, SandboxId>,
     slots: HashSet<UidSlot>,
     /// Slots of other daemons' sandboxes on this engine, as of the last listing.
     other_slots: HashSet<UidSlot>,
@@ -53,7 +56,7 @@ impl Registry {
     pub(super) fn claim(&self, spec: SandboxSpec, transport: Transport) -> Result<Claim, Error> {
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
         let mut sandboxes = self.lock();
-        if let Some(sandbox) = sandboxes.of_session(&spec.session_key) {
+        if let Some(sandbox) = sandboxes.of_session(&session_of(&spec)) {
             return Ok(Claim::Existing(sandbox));
         }
         let Some(slot) = sandboxes.free_slot(self.first_slot) else {
@@ -67,8 +70,8 @@ impl Registry {
     /// Enters a sandbox from the previous run. Returns false if its session or user id belongs to another sandbox.
     pub(super) fn insert_restored(&self, sandbox: Arc<Sandbox>) -> bool {
         let mut sandboxes = self.lock();
-        let taken = sandboxes.by_session.contains_key(sandbox.session_key())
-            || sandboxes.slots.contains(&sandbox.slot());
+        let taken =
+            sandboxes.by_session.contains_key(sandbox.session()) || sandboxes.slots.contains(&sandbox.slot());
         if !taken {
             sandboxes.insert(sandbox);
         }
@@ -76,8 +79,8 @@ impl Registry {
     }
 
     /// The sandbox of a session.
-    pub(super) fn of_session(&self, session: &SessionKey) -> Option<Arc<Sandbox>> {
-        self.lock().of_session(session)
+    pub(super) fn of_session(&self, owner: &Owner, key: &SessionKey) -> Option<Arc<Sandbox>> {
+        self.lock().of_session(&(owner.clone(), key.clone()))
     }
 
     /// The sandbox with this id.
@@ -102,8 +105,8 @@ impl Registry {
             return;
         }
         sandboxes.slots.remove(&sandbox.slot());
-        if sandboxes.by_session.get(sandbox.session_key()) == Some(sandbox.id()) {
-            sandboxes.by_session.remove(sandbox.session_key());
+        if sandboxes.by_session.get(sandbox.session()) == Some(sandbox.id()) {
+            sandboxes.by_session.remove(sandbox.session());
         }
     }
 
@@ -113,8 +116,8 @@ impl Registry {
 }
 
 impl Sandboxes {
-    fn of_session(&self, key: &SessionKey) -> Option<Arc<Sandbox>> {
-        self.by_id.get(self.by_session.get(key)?).cloned()
+    fn of_session(&self, session: &Session) -> Option<Arc<Sandbox>> {
+        self.by_id.get(self.by_session.get(session)?).cloned()
     }
 
     fn free_slot(&self, first: usize) -> Option<UidSlot> {
@@ -125,10 +128,14 @@ impl Sandboxes {
     }
 
     fn insert(&mut self, sandbox: Arc<Sandbox>) {
-        self.by_session.insert(sandbox.session_key().clone(), sandbox.id().clone());
+        self.by_session.insert(sandbox.session().clone(), sandbox.id().clone());
         self.slots.insert(sandbox.slot());
         self.by_id.insert(sandbox.id().clone(), sandbox);
     }
+}
+
+fn session_of(spec: &SandboxSpec) -> Session {
+    (spec.owner.clone(), spec.session_key.clone())
 }
 
 #[cfg(test)]
@@ -154,6 +161,35 @@ mod tests {
         match registry.claim(spec("chat:1"), Transport::Socket) {
             Ok(Claim::Existing(second)) => assert_eq!(second.id(), first.id()),
             _ => panic!("expected the same sandbox"),
+        }
+    }
+
+    #[test]
+    fn owners_have_the_same_session_keys() {
+        let registry = Registry::new(1995);
+        let owner = |project: &str, subject: Option<&str>| Owner {
+            project: project.parse().unwrap(),
+            subject: subject.map(|subject| subject.parse().unwrap()),
+        };
+        let owners = [
+            owner("default", None),
+            owner("default", Some("ann")),
+            owner("lab", None),
+            owner("lab", Some("ann")),
+        ];
+        let mut ids = HashSet::new();
+        for owner in &owners {
+            let spec = SandboxSpec { owner: owner.clone(), ..spec("chat:1") };
+            let Ok(Claim::New(sandbox, _)) = registry.claim(spec, Transport::Socket) else {
+                panic!("expected a new sandbox for {owner:?}");
+            };
+            assert!(ids.insert(sandbox.id().clone()));
+        }
+        for owner in &owners {
+            let found = registry.of_session(owner, &"chat:1".parse().unwrap()).unwrap();
+            assert_eq!(found.with_spec(|spec| spec.owner.clone()), *owner);
+            registry.remove(&found);
+            assert!(registry.of_session(owner, &"chat:1".parse().unwrap()).is_none());
         }
     }
 

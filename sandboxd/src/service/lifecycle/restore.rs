@@ -16,7 +16,7 @@ use super::sandbox::{Sandbox, new_record};
 use super::{Error, Lifecycle};
 use crate::engine::SandboxLabels;
 use crate::metrics::Repair;
-use crate::model::{SandboxRecord, Stage, UidSlot, limits};
+use crate::model::{SandboxRecord, SandboxSpec, Stage, UidSlot, limits};
 
 impl Lifecycle {
     /// Restores the sandboxes of the previous run, completes or undoes operations that were cut off, and removes
@@ -255,16 +255,18 @@ impl Lifecycle {
         running.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         let running = running.into_iter().map(|(labels, _)| (labels, Stage::Running));
         let parked = inventory.volumes.values().map(|labels| (labels, Stage::Parked));
-        let mut sessions: HashSet<_> = known.iter().map(|record| &record.spec.session_key).collect();
+        let session_of = |spec: &SandboxSpec| (spec.owner.clone(), spec.session_key.clone());
+        let mut sessions: HashSet<_> = known.iter().map(|record| session_of(&record.spec)).collect();
         let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
         let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
             // The probe sandbox of an interrupted start has the last user id.
             let is_probe = labels.slot == UidSlot::LAST;
-            if is_probe || sessions.contains(&labels.spec.session_key) || slots.contains(&labels.slot) {
+            let session = session_of(&labels.spec);
+            if is_probe || sessions.contains(&session) || slots.contains(&labels.slot) {
                 continue;
             }
-            sessions.insert(&labels.spec.session_key);
+            sessions.insert(session);
             slots.insert(labels.slot);
             let mut record =
                 new_record(labels.id.clone(), labels.slot, labels.transport, labels.spec.clone());

@@ -12,7 +12,7 @@ use super::order::{Exclusive, OrderLock, State};
 use crate::agent::{AgentHandle, Peer};
 use crate::engine::SandboxLabels;
 use crate::model::{
-    Posture, Refusal, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits,
+    Owner, Posture, Refusal, SandboxRecord, SandboxSpec, SessionKey, Stage, Transport, UidSlot, limits,
 };
 use crate::service::clock::now_ms;
 use crate::service::egress::Outbound;
@@ -22,7 +22,7 @@ use crate::service::history::Ledger;
 #[derive(Debug)]
 pub(in crate::service) struct Sandbox {
     id: SandboxId,
-    session_key: SessionKey,
+    session: (Owner, SessionKey),
     slot: UidSlot,
     pub(super) order: OrderLock,
     /// The process that is accepted as the sandbox's agent.
@@ -74,7 +74,7 @@ impl Sandbox {
         outbound.set_secrets(record.spec.secrets());
         Self {
             id: record.id.clone(),
-            session_key: record.spec.session_key.clone(),
+            session: (record.spec.owner.clone(), record.spec.session_key.clone()),
             slot: record.slot,
             order,
             peer: watch::Sender::new(Peer::Pending),
@@ -93,8 +93,14 @@ impl Sandbox {
         &self.id
     }
 
-    pub(super) fn session_key(&self) -> &SessionKey {
-        &self.session_key
+    /// Whom it belongs to.
+    pub(in crate::service) fn owner(&self) -> &Owner {
+        &self.session.0
+    }
+
+    /// Whom it belongs to, and its session key.
+    pub(in crate::service) fn session(&self) -> &(Owner, SessionKey) {
+        &self.session
     }
 
     pub(super) fn slot(&self) -> UidSlot {

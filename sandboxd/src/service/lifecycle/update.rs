@@ -10,6 +10,7 @@ use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::model::network::NetworkRequest;
 use crate::model::{Checkpoints, NetworkPolicy, Refusal, Resource};
+use crate::service::Authorized;
 use crate::service::egress::{Allowed, Denial, DenialStream};
 
 /// Settings of an existing sandbox that a later create or another request changes. `None` leaves a setting as it is.
@@ -34,7 +35,7 @@ impl Changes {
 
 impl Lifecycle {
     /// Counts as use and applies `changes`. Wakes a parked sandbox.
-    pub async fn touch(self: &Arc<Self>, id: &SandboxId, changes: &Changes) -> Result<(), Error> {
+    pub async fn touch(self: &Arc<Self>, id: &Authorized<SandboxId>, changes: &Changes) -> Result<(), Error> {
         let in_use = self.in_use(id).await?;
         self.apply(in_use.sandbox(), changes).await
     }
@@ -43,7 +44,7 @@ impl Lifecycle {
     /// and does not count as use.
     pub async fn change_network(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         request: NetworkRequest,
     ) -> Result<NetworkPolicy, Error> {
         let sandbox = self.find(id)?;
@@ -64,20 +65,20 @@ impl Lifecycle {
     }
 
     /// Outbound connections that were denied to a sandbox since this daemon created or restored it, newest first.
-    pub fn denials(&self, id: &SandboxId) -> Result<Vec<Denial>, Error> {
+    pub fn denials(&self, id: &Authorized<SandboxId>) -> Result<Vec<Denial>, Error> {
         Ok(self.find(id)?.outbound().denials())
     }
 
     /// The denials of a sandbox, oldest first, and then those that happen, until it is deleted. Does not wake the sandbox
     /// and does not count as use.
-    pub fn follow_denials(&self, id: &SandboxId) -> Result<DenialStream, Error> {
+    pub fn follow_denials(&self, id: &Authorized<SandboxId>) -> Result<DenialStream, Error> {
         self.find(id)?.outbound().follow_denials()
     }
 
     /// Allows a host that a sandbox was denied. Does not wake the sandbox and does not count as use.
     pub async fn allow_denied(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         denial: &DenialId,
         scope: AllowScope,
     ) -> Result<Allowed, Error> {

@@ -11,7 +11,10 @@ use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::agent::{AgentHandle, AgentInfo};
 use crate::engine::NO_NETWORK;
-use crate::model::{ContainerUsage, Posture, Refusal, Resource, SandboxRecord, SessionKey, Stage, limits};
+use crate::model::{
+    ContainerUsage, Owner, Posture, Refusal, Resource, SandboxRecord, SessionKey, Stage, limits,
+};
+use crate::service::Authorized;
 use crate::service::clock::now_ms;
 
 /// What an open sandbox can reach beyond every other sandbox, without policy and limits.
@@ -57,6 +60,8 @@ pub struct SandboxUsage {
 /// Which sandboxes to list.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
+    /// Only sandboxes that this owner covers.
+    pub owner: Owner,
     /// Only the sandbox of this session.
     pub session_key: Option<SessionKey>,
     /// Only sandboxes in one of these stages.
@@ -75,7 +80,8 @@ impl Lifecycle {
         let mut found = self.registry.all().into_iter().filter(after).filter(|sandbox| {
             sandbox.with_facts(|facts| {
                 let record = &facts.record;
-                selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
+                selection.owner.covers(&record.spec.owner)
+                    && selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
                     && selection.stages.as_ref().is_none_or(|stages| stages.contains(&record.stage))
             })
         });
@@ -84,7 +90,7 @@ impl Lifecycle {
     }
 
     /// Returns a sandbox with the resources that it uses now. Does not wake it and does not count as use.
-    pub async fn get(&self, id: &SandboxId) -> Result<SandboxView, Error> {
+    pub async fn get(&self, id: &Authorized<SandboxId>) -> Result<SandboxView, Error> {
         let sandbox = self.find(id)?;
         let agent = match sandbox.order.try_shared().as_deref() {
             Some(State::Running(Running { agent, .. })) => Some(agent.clone()),

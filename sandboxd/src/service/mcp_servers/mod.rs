@@ -19,6 +19,7 @@ use super::tasks::Tasks;
 use super::{Context, Error, McpServerError};
 use crate::model::mcp::{McpApproval, McpServerRecord, McpServerSpec};
 use crate::model::{Refusal, Resource, SessionKey, limits};
+use crate::service::Authorized;
 use crate::store::Store;
 
 /// Registers wrapped servers. Each change runs to its end even if its caller leaves, so that the store and the memory
@@ -69,7 +70,7 @@ impl McpServers {
     /// Registers a server. Succeeds if the same one is registered already.
     pub async fn register(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         name: String,
         spec: McpServerSpec,
     ) -> Result<McpServerView, Error> {
@@ -87,7 +88,7 @@ impl McpServers {
         if own_key::is_own(&self.session_key(id)?) {
             return Err(McpServerError::Nested.into());
         }
-        match self.get(id, &name) {
+        match self.find(id, &name) {
             Ok(found) if found.record.spec == spec => return Ok(found),
             Ok(_) => return Err(McpServerError::Exists { name }.into()),
             Err(Error::Refused(Refusal::NotFound(Resource::McpServer))) => {}
@@ -111,13 +112,17 @@ impl McpServers {
     }
 
     /// The servers of a sandbox, in order of their names. Neither wakes it nor counts as use.
-    pub fn list(&self, id: &SandboxId) -> Result<Vec<McpServerView>, Error> {
+    pub fn list(&self, id: &Authorized<SandboxId>) -> Result<Vec<McpServerView>, Error> {
         self.lifecycle.find(id)?;
         self.of(id).into_iter().map(|record| self.view(record)).collect()
     }
 
     /// A server. Neither wakes its sandbox nor counts as use.
-    pub fn get(&self, id: &SandboxId, name: &str) -> Result<McpServerView, Error> {
+    pub fn get(&self, id: &Authorized<SandboxId>, name: &str) -> Result<McpServerView, Error> {
+        self.find(id, name)
+    }
+
+    fn find(&self, id: &SandboxId, name: &str) -> Result<McpServerView, Error> {
         self.lifecycle.find(id)?;
         let found = self.record(&(id.clone(), name.to_owned()));
         self.view(found.ok_or(Refusal::NotFound(Resource::McpServer))?)
@@ -126,7 +131,7 @@ impl McpServers {
     /// Approves tools or a version of a server.
     pub async fn approve(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         name: &str,
         approval: McpApproval,
     ) -> Result<McpServerView, Error> {
@@ -141,7 +146,7 @@ impl McpServers {
         approval: McpApproval,
     ) -> Result<McpServerView, Error> {
         let _changing = self.changing.lock().await;
-        let record = self.get(id, name)?.record;
+        let record = self.find(id, name)?.record;
         let approved = record.clone().approved(approval);
         if approved != record {
             self.put(approved.clone()).await?;
@@ -150,9 +155,9 @@ impl McpServers {
     }
 
     /// Removes a server, and the sandbox that it has for itself. Succeeds if it does not exist.
-    pub async fn remove(self: &Arc<Self>, id: &SandboxId, name: &str) -> Result<(), Error> {
+    pub async fn remove(self: &Arc<Self>, id: &Authorized<SandboxId>, name: &str) -> Result<(), Error> {
         self.lifecycle.find(id)?;
-        let (servers, key) = (Arc::clone(self), (id.clone(), name.to_owned()));
+        let (servers, key) = (Arc::clone(self), ((**id).clone(), name.to_owned()));
         self.tasks.run_detached(async move { servers.remove_now(&key).await }).await
     }
 

@@ -9,15 +9,16 @@ use crate::model::SandboxSpec;
 use crate::model::mcp::McpServerRecord;
 use crate::model::network::NetworkRequest;
 use crate::model::secret::SECRET_BYTES;
+use crate::service::Authorized;
 use crate::service::lifecycle::{Changes, Reconnected, Sandbox};
 use crate::service::{Error, McpServerError, SpecError};
 
 impl McpServers {
     /// Prepares the sandbox in which a server runs, and returns it: the one that the server belongs to, or its own.
-    pub async fn open(self: &Arc<Self>, id: &SandboxId, name: &str) -> Result<SandboxId, Error> {
+    pub async fn open(self: &Arc<Self>, id: &Authorized<SandboxId>, name: &str) -> Result<SandboxId, Error> {
         let record = self.get(id, name)?.record;
         if !record.has_own_sandbox() {
-            return Ok(id.clone());
+            return Ok((**id).clone());
         }
         let servers = Arc::clone(self);
         self.tasks.run_detached(async move { servers.open_own(&record).await }).await
@@ -36,8 +37,8 @@ impl McpServers {
             };
         }
         // The registration was removed meanwhile, when there was no sandbox to delete yet.
-        self.lifecycle.delete(&opened.id).await?;
-        self.get(&record.sandbox, &record.name)?;
+        self.lifecycle.delete(&Authorized::new(opened.id)).await?;
+        self.find(&record.sandbox, &record.name)?;
         Err(Error::ConcurrentTransitions)
     }
 
@@ -50,7 +51,7 @@ impl McpServers {
             done => return done,
         }
         if let Some(own) = self.own_sandbox(record)? {
-            self.lifecycle.park(own.id(), true).await?;
+            self.lifecycle.park(&Authorized::new(own.id().clone()), true).await?;
         }
         self.lifecycle.create_or_reconnect(spec, &changes).await
     }
@@ -75,19 +76,20 @@ impl McpServers {
     /// another container.
     pub(super) async fn align_network(&self, own: &Sandbox) -> Result<(), Error> {
         let Some(network) = self.other_network(own) else { return Ok(()) };
-        let change = || self.lifecycle.change_network(own.id(), NetworkRequest::replacing(network.clone()));
+        let id = Authorized::new(own.id().clone());
+        let change = || self.lifecycle.change_network(&id, NetworkRequest::replacing(network.clone()));
         match change().await {
             Err(Error::Spec(SpecError::NetworkHeld)) => {}
             done => return done.map(drop),
         }
-        self.lifecycle.park(own.id(), true).await?;
+        self.lifecycle.park(&id, true).await?;
         change().await.map(drop)
     }
 
     /// Deletes the sandbox of a server, if it has one.
     pub(super) async fn delete_own_sandbox(&self, record: &McpServerRecord) -> Result<(), Error> {
         match self.own_sandbox(record)?.filter(|_| record.has_own_sandbox()) {
-            Some(own) => self.lifecycle.delete(own.id()).await,
+            Some(own) => self.lifecycle.delete(&Authorized::new(own.id().clone())).await,
             None => Ok(()),
         }
     }

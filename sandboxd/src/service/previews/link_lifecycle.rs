@@ -13,6 +13,7 @@ use super::link::{Link, LinkRequest};
 use super::{Error, Previews};
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
 use crate::model::{Refusal, Resource, limits};
+use crate::service::Authorized;
 use crate::service::clock::now_ms;
 
 impl Previews {
@@ -24,7 +25,7 @@ impl Previews {
     /// Creates a link to a port that the sandbox may expose.
     pub async fn create_link(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         port: u16,
         request: LinkRequest,
     ) -> Result<Arc<Link>, Error> {
@@ -35,7 +36,11 @@ impl Previews {
 
     /// Returns the link with the default style that lasts as long as the sandbox, and creates it if needed. `None` if the
     /// sandbox may not expose the port.
-    pub async fn default_link(&self, id: &SandboxId, port: u16) -> Result<Option<Arc<Link>>, Error> {
+    pub async fn default_link(
+        &self,
+        id: &Authorized<SandboxId>,
+        port: u16,
+    ) -> Result<Option<Arc<Link>>, Error> {
         if matches!(self.check_offered(id, port), Err(Error::Refused(Refusal::NotFound(Resource::Port)))) {
             return Ok(None);
         }
@@ -98,13 +103,13 @@ impl Previews {
     }
 
     /// Lists the valid links of a sandbox, the newest last.
-    pub fn links(&self, id: &SandboxId) -> Result<Vec<Arc<Link>>, Error> {
+    pub fn links(&self, id: &Authorized<SandboxId>) -> Result<Vec<Arc<Link>>, Error> {
         self.lifecycle.find(id)?;
         Ok(self.links.of(id))
     }
 
     /// Returns one valid link of a port.
-    pub fn link(&self, id: &SandboxId, port: u16, link: &LinkId) -> Result<Arc<Link>, Error> {
+    pub fn link(&self, id: &Authorized<SandboxId>, port: u16, link: &LinkId) -> Result<Arc<Link>, Error> {
         let found = self
             .links(id)?
             .into_iter()
@@ -113,7 +118,12 @@ impl Previews {
     }
 
     /// Revokes a link and closes its open connections. Idempotent: also succeeds if the link has ended.
-    pub async fn revoke_link(&self, id: &SandboxId, port: u16, link: &LinkId) -> Result<(), Error> {
+    pub async fn revoke_link(
+        &self,
+        id: &Authorized<SandboxId>,
+        port: u16,
+        link: &LinkId,
+    ) -> Result<(), Error> {
         match self.link(id, port, link) {
             Ok(link) => {
                 self.store

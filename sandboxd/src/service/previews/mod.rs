@@ -36,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::model::Instance;
 use crate::model::port::ListeningPorts;
 use crate::model::preview::PreviewSettings;
+use crate::service::Authorized;
 use crate::store::Store;
 
 /// Use of a sandbox by a visitor of a preview. Keeps the sandbox in use until it is dropped.
@@ -122,7 +123,7 @@ impl Previews {
     }
 
     /// Lists the listening ports of a sandbox. A parked sandbox has none. Neither wakes it nor counts as use.
-    pub async fn listening(&self, id: &SandboxId) -> Result<ListeningPorts, Error> {
+    pub async fn listening(&self, id: &Authorized<SandboxId>) -> Result<ListeningPorts, Error> {
         match self.lifecycle.agent_unless_parked(id).await? {
             Some(agent) => Ok(agent.listening().await?),
             None => Ok(ListeningPorts::default()),
@@ -140,7 +141,7 @@ impl Previews {
     /// Connects to a port on the sandbox's loopback interface, and keeps the sandbox in use.
     pub async fn use_port(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         port: u16,
     ) -> Result<(Tunnel, PreviewUse), Error> {
         let (sandbox, _, mark) = self.lifecycle.in_use(id).await?.unlock();
@@ -148,7 +149,7 @@ impl Previews {
         Ok((self.connect_port(id, port).await?, used))
     }
 
-    /// Connects to a port on the sandbox's loopback interface.
+    /// Connects to a port on the sandbox's loopback interface, for a visitor whose link was checked.
     pub async fn connect_port(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Tunnel, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let tunnel = match in_use.agent().connect_port(port).await {

@@ -19,6 +19,7 @@ use crate::egress::PublishedAt;
 use crate::engine::{FoundPublisher, Published, PublisherPlan};
 use crate::metrics::Repair;
 use crate::model::{Refusal, Resource, Stage, Transport, limits};
+use crate::service::Authorized;
 use crate::service::SpecError;
 use crate::service::lifecycle::Sandbox;
 
@@ -27,7 +28,11 @@ const PUBLISHER_IMAGE: &str = "alpine/socat:1.8.0.0";
 
 impl Previews {
     /// Publishes a port of a sandbox on the host and returns the host port. `None` if the sandbox may not expose the port.
-    pub async fn publish(self: &Arc<Self>, id: &SandboxId, port: u16) -> Result<Option<u16>, Error> {
+    pub async fn publish(
+        self: &Arc<Self>,
+        id: &Authorized<SandboxId>,
+        port: u16,
+    ) -> Result<Option<u16>, Error> {
         match self.check_offered(id, port) {
             Err(Error::Refused(Refusal::NotFound(Resource::Port))) => return Ok(None),
             other => other?,
@@ -152,9 +157,9 @@ impl Previews {
     }
 
     /// Lists the published ports of a sandbox, each with its host port.
-    pub async fn publications(&self, id: &SandboxId) -> Vec<(u16, u16)> {
+    pub async fn publications(&self, id: &Authorized<SandboxId>) -> Vec<(u16, u16)> {
         let published = self.publications.published.lock().await;
-        let of = published.iter().filter(|((sandbox, _), _)| sandbox == id);
+        let of = published.iter().filter(|((sandbox, _), _)| *sandbox == **id);
         of.map(|((_, port), publication)| (*port, publication.at.host_port)).collect()
     }
 

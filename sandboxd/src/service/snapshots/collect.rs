@@ -26,7 +26,7 @@ impl Snapshots {
     /// Deletes snapshots that have expired.
     pub(in crate::service) async fn delete_expired(self: &Arc<Self>) -> Result<(), Error> {
         for record in self.store.expired_snapshots(now_ms(), limits::EXPIRED_SNAPSHOTS).await? {
-            match self.delete(&record.id).await {
+            match self.delete_by_daemon(&record.id).await {
                 // It is deleted after its use, or is deleted already.
                 Ok(())
                 | Err(Error::Snapshot(SnapshotError::InUse) | Error::Refused(Refusal::NotFound(_))) => {}

@@ -10,6 +10,7 @@ use tracing::warn;
 use super::{SnapshotOptions, Snapshots};
 use crate::model::{FieldError, Refusal, SandboxSpec, SessionKey, limits};
 use crate::seam;
+use crate::service::Authorized;
 use crate::service::lifecycle::{Changes, Reconnected};
 use crate::service::{Error, SnapshotError};
 
@@ -21,24 +22,29 @@ impl Snapshots {
     /// the daemon is killed. They inherit its configuration without the values of its environment.
     pub async fn fork(
         self: &Arc<Self>,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         sessions: Vec<SessionKey>,
     ) -> Result<Vec<Reconnected>, Error> {
         let distinct: HashSet<&SessionKey> = sessions.iter().collect();
         if distinct.len() != sessions.len() {
             return Err(Refusal::from(FieldError::new("sessionKeys", "must all be different")).into());
         }
-        if let Some(taken) = sessions.iter().find(|session| self.lifecycle.has_session(session)) {
+        let owner = self.lifecycle.find(id)?.owner().clone();
+        if let Some(taken) = sessions.iter().find(|session| self.lifecycle.has_session(&owner, session)) {
             return Err(SnapshotError::SessionTaken { session_key: taken.clone() }.into());
         }
         let (snapshots, id) = (Arc::clone(self), id.clone());
         self.tasks.run_detached(async move { snapshots.fork_now(&id, sessions).await }).await
     }
 
-    async fn fork_now(&self, id: &SandboxId, sessions: Vec<SessionKey>) -> Result<Vec<Reconnected>, Error> {
+    async fn fork_now(
+        &self,
+        id: &Authorized<SandboxId>,
+        sessions: Vec<SessionKey>,
+    ) -> Result<Vec<Reconnected>, Error> {
         let spec = self.lifecycle.find(id)?.labels().spec;
         let options = SnapshotOptions {
-            name: Some(format!("fork of {id}")),
+            name: Some(format!("fork of {}", **id)),
             ttl: Some(limits::FORK_SNAPSHOT_TTL),
             pause: false,
         };
@@ -72,7 +78,8 @@ impl Snapshots {
         snapshot: &sandbox_api::SnapshotId,
     ) -> Result<Reconnected, Error> {
         let session_key = spec.session_key.clone();
-        let found = self.create_with(spec, &Changes::default(), snapshot, true).await?;
+        let seed = self.seed(snapshot).await;
+        let found = self.create_with(spec, &Changes::default(), seed, true).await?;
         seam::at("fork.created");
         // Another request has created it since this one checked.
         if found.created {

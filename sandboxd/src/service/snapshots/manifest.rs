@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use sandbox_api::{CommandId, SandboxId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
-use crate::model::{SessionKey, SnapshotRecord, SnapshotState};
+use crate::model::{Owner, SessionKey, SnapshotRecord, SnapshotState};
 use crate::packs::Packs;
 use crate::service::{Error, SnapshotError};
 
@@ -26,6 +26,11 @@ const MAX_BYTES: u64 = 64 * 1024;
 struct Manifest {
     id: SnapshotId,
     sandbox: SandboxId,
+    /// Absent in manifests from before there were projects.
+    #[serde(default)]
+    project: Option<String>,
+    #[serde(default)]
+    subject: Option<String>,
     session_key: Option<String>,
     name: Option<String>,
     created_at_ms: i64,
@@ -51,6 +56,8 @@ pub(super) async fn put(packs: &Packs, record: &SnapshotRecord) -> Result<(), Er
     let manifest = Manifest {
         id: record.id.clone(),
         sandbox: record.sandbox.clone(),
+        project: Some(record.owner.project.to_string()),
+        subject: record.owner.subject.as_ref().map(ToString::to_string),
         session_key: record.session_key.as_ref().map(ToString::to_string),
         name: record.name.clone(),
         created_at_ms: record.created_at_ms,
@@ -87,9 +94,19 @@ pub(super) async fn list(packs: &Packs) -> Result<HashSet<SnapshotId>, Error> {
 pub(super) async fn get(packs: &Packs, id: &SnapshotId) -> Result<SnapshotRecord, Error> {
     let json = packs.get_object(&path_of(id), MAX_BYTES).await?;
     let manifest: Manifest = serde_json::from_slice(&json).map_err(damaged)?;
+    let owner = Owner {
+        project: manifest
+            .project
+            .map(|project| project.parse())
+            .transpose()
+            .map_err(damaged)?
+            .unwrap_or_default(),
+        subject: manifest.subject.map(|subject| subject.parse()).transpose().map_err(damaged)?,
+    };
     Ok(SnapshotRecord {
         id: manifest.id,
         sandbox: manifest.sandbox,
+        owner,
         session_key: manifest
             .session_key
             .map(|key| key.parse::<SessionKey>())

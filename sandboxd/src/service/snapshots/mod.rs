@@ -56,11 +56,13 @@ use super::clock::now_ms;
 use super::lifecycle::{DueCheckpoint, Lifecycle, Sandbox};
 use super::storage::Storage;
 use super::tasks::Tasks;
-use super::{Context, Error, SnapshotError};
+use super::{Authorized, Context, Error, SnapshotError};
 use crate::agent::AgentHandle;
 use crate::metrics::Metrics;
 use crate::model::snapshot::MadeSnapshot;
-use crate::model::{Refusal, Resource, SessionKey, SnapshotCursor, SnapshotRecord, SnapshotState, limits};
+use crate::model::{
+    Owner, Refusal, Resource, SessionKey, SnapshotCursor, SnapshotRecord, SnapshotState, limits,
+};
 use crate::packs;
 use crate::seam;
 use crate::store::Store;
@@ -80,7 +82,8 @@ pub struct SnapshotOptions {
 #[derive(Debug)]
 struct SnapshotRequest {
     id: SnapshotId,
-    session_key: Option<SessionKey>,
+    owner: Owner,
+    session_key: SessionKey,
     name: Option<String>,
     ttl: Option<Duration>,
     pause: bool,
@@ -92,19 +95,21 @@ struct SnapshotRequest {
 
 impl SnapshotRequest {
     /// A request by a client.
-    fn new(session_key: SessionKey, options: SnapshotOptions) -> Result<Self, Error> {
+    fn new(sandbox: &Sandbox, options: SnapshotOptions) -> Result<Self, Error> {
         let id = SnapshotId::random().map_err(|source| Error::Randomness { source })?;
         let SnapshotOptions { name, ttl, pause } = options;
-        let session_key = Some(session_key);
+        let (owner, session_key) = sandbox.session().clone();
         let (automatic, command, reuse_if_kept_for) = (false, None, None);
-        Ok(Self { id, session_key, name, ttl, pause, automatic, command, reuse_if_kept_for })
+        Ok(Self { id, owner, session_key, name, ttl, pause, automatic, command, reuse_if_kept_for })
     }
 
     /// An automatic request.
     fn automatic(sandbox: &Sandbox, due: &DueCheckpoint) -> Self {
+        let (owner, session_key) = sandbox.session().clone();
         Self {
             id: due.id.clone(),
-            session_key: Some(sandbox.labels().spec.session_key),
+            owner,
+            session_key,
             name: None,
             ttl: Some(limits::CHECKPOINT_TTL),
             pause: false,
@@ -210,12 +215,16 @@ impl Snapshots {
     }
 
     /// Makes a snapshot of a sandbox while it runs. Wakes the sandbox if it is parked.
-    pub async fn make(&self, id: &SandboxId, options: SnapshotOptions) -> Result<NewSnapshot, Error> {
+    pub async fn make(
+        &self,
+        id: &Authorized<SandboxId>,
+        options: SnapshotOptions,
+    ) -> Result<NewSnapshot, Error> {
         let _busy = self.busy.begin(id).await?;
         let _permit = self.permit().await?;
         self.check_room().await?;
         let in_use = self.lifecycle.in_use(id).await?;
-        let request = SnapshotRequest::new(in_use.sandbox().labels().spec.session_key, options)?;
+        let request = SnapshotRequest::new(in_use.sandbox(), options)?;
         let (sandbox, agent, _mark) = in_use.unlock();
         let made = self.make_with(sandbox.id(), &agent, request);
         let (record, made) = self.storage.while_space_lasts(made).await?;
@@ -283,7 +292,8 @@ impl Snapshots {
         let record = SnapshotRecord {
             id: request.id,
             sandbox: id.clone(),
-            session_key: request.session_key,
+            owner: request.owner,
+            session_key: Some(request.session_key),
             name: request.name,
             created_at_ms,
             expires_at_ms: ttl_ms.map(|ttl| created_at_ms.saturating_add(ttl)),
@@ -345,7 +355,7 @@ impl Snapshots {
     async fn pinned(&self, id: &SnapshotId) -> Result<(SnapshotRecord, Pin), Error> {
         let missing = || Refusal::NotFound(Resource::Snapshot);
         let pin = self.pins.pin(id).ok_or_else(missing)?;
-        Ok((self.get(id).await?, pin))
+        Ok((self.record(id).await?, pin))
     }
 
     /// Whether the store is opened by [`Self::open_store`], and not at the start.
@@ -395,38 +405,41 @@ impl Snapshots {
     }
 
     /// One snapshot.
-    pub async fn get(&self, id: &SnapshotId) -> Result<SnapshotRecord, Error> {
+    pub async fn get(&self, id: &Authorized<SnapshotId>) -> Result<SnapshotRecord, Error> {
+        self.record(id).await
+    }
+
+    /// The record of a snapshot.
+    pub(in crate::service) async fn record(&self, id: &SnapshotId) -> Result<SnapshotRecord, Error> {
         let found = self.store.snapshot(id).await?;
         found.ok_or_else(|| Refusal::NotFound(Resource::Snapshot).into())
     }
 
-    /// Snapshots of a sandbox, which may be deleted, newest first.
+    /// Snapshots that `owner` covers, newest first, also those that were imported and those of deleted sandboxes. With
+    /// `sandbox`, only those of this sandbox.
     pub async fn list(
         &self,
-        id: &SandboxId,
+        owner: &Owner,
+        sandbox: Option<&SandboxId>,
         before: Option<&SnapshotCursor>,
         limit: u32,
     ) -> Result<Vec<SnapshotRecord>, Error> {
-        Ok(self.store.snapshots(id, before, limit).await?)
-    }
-
-    /// Snapshots of all sandboxes, and those that were imported, newest first.
-    pub async fn list_all(
-        &self,
-        before: Option<&SnapshotCursor>,
-        limit: u32,
-    ) -> Result<Vec<SnapshotRecord>, Error> {
-        Ok(self.store.newest_snapshots(before, limit).await?)
+        Ok(self.store.snapshots_seen_by(owner, sandbox, before, limit).await?)
     }
 
     /// Deletes a snapshot. A later collection removes the chunks that no other snapshot has.
-    pub async fn delete(self: &Arc<Self>, id: &SnapshotId) -> Result<(), Error> {
+    pub async fn delete(self: &Arc<Self>, id: &Authorized<SnapshotId>) -> Result<(), Error> {
+        self.delete_by_daemon(id).await
+    }
+
+    /// As [`Self::delete`], of a snapshot that has expired or belongs to what is deleted.
+    async fn delete_by_daemon(self: &Arc<Self>, id: &SnapshotId) -> Result<(), Error> {
         let (snapshots, id) = (Arc::clone(self), id.clone());
         self.tasks.run_detached(async move { snapshots.delete_now(&id).await }).await
     }
 
     async fn delete_now(&self, id: &SnapshotId) -> Result<(), Error> {
-        self.get(id).await?;
+        self.record(id).await?;
         let packs = self.packs.packs().await?;
         let _deleting = self.pins.begin_delete(id).ok_or(SnapshotError::InUse)?;
         // While there is a record, nothing of the snapshot is removed.
@@ -437,17 +450,17 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Deletes all snapshots of a sandbox.
-    pub async fn delete_all_of(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
-        let (snapshots, id) = (Arc::clone(self), id.clone());
-        self.tasks.run_detached(async move { snapshots.delete_all_now(&id).await }).await
+    /// Deletes all snapshots of a sandbox that `owner` covers. The sandbox may be deleted already.
+    pub async fn delete_all_of(self: &Arc<Self>, owner: &Owner, id: &SandboxId) -> Result<(), Error> {
+        let (snapshots, owner, id) = (Arc::clone(self), owner.clone(), id.clone());
+        self.tasks.run_detached(async move { snapshots.delete_all_now(&owner, &id).await }).await
     }
 
-    async fn delete_all_now(self: &Arc<Self>, id: &SandboxId) -> Result<(), Error> {
+    async fn delete_all_now(self: &Arc<Self>, owner: &Owner, id: &SandboxId) -> Result<(), Error> {
         // A snapshot that is being made would be recorded afterwards.
         let _busy = self.busy.begin_checkpoint(id).await;
-        while let Some(latest) = self.store.latest_snapshot(id).await? {
-            self.delete(&latest.id).await?;
+        while let Some(latest) = self.store.snapshots_seen_by(owner, Some(id), None, 1).await?.pop() {
+            self.delete_by_daemon(&latest.id).await?;
         }
         Ok(())
     }

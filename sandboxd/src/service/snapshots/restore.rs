@@ -18,6 +18,7 @@ use crate::agent::AgentHandle;
 use crate::model::snapshot::{RestoreStep, Restored};
 use crate::model::{RestoreRecord, SnapshotRecord, SnapshotState, limits};
 use crate::seam;
+use crate::service::Authorized;
 use crate::service::{Error, SnapshotError};
 
 /// Result of a restore.
@@ -34,8 +35,8 @@ impl Snapshots {
     /// unless `force` is set, which ends what runs.
     pub async fn restore(
         self: &Arc<Self>,
-        id: &SandboxId,
-        snapshot: &SnapshotId,
+        id: &Authorized<SandboxId>,
+        snapshot: &Authorized<SnapshotId>,
         force: bool,
     ) -> Result<RestoreDone, Error> {
         let (snapshots, id, snapshot) = (Arc::clone(self), id.clone(), snapshot.clone());
@@ -106,8 +107,8 @@ impl Snapshots {
             ttl: Some(limits::RESTORE_CHECKPOINT_TTL),
             pause: false,
         };
-        let session_key = self.lifecycle.find(id)?.labels().spec.session_key;
-        let (checkpoint, _) = self.make_with(id, agent, SnapshotRequest::new(session_key, options)?).await?;
+        let request = SnapshotRequest::new(&*self.lifecycle.find(id)?, options)?;
+        let (checkpoint, _) = self.make_with(id, agent, request).await?;
         self.pinned(&checkpoint.id).await
     }
 

@@ -65,8 +65,8 @@ impl Snapshots {
         let exclusive = self.lifecycle.exclusively(id, true).await?;
         let agent = exclusive.agent();
         // Only the goal is necessary. Without the checkpoint, everything is read again.
-        let checkpoint = self.get(&record.checkpoint).await.ok();
-        let finished = match self.get(&record.snapshot).await {
+        let checkpoint = self.record(&record.checkpoint).await.ok();
+        let finished = match self.record(&record.snapshot).await {
             Ok(target) => self.converge(agent, checkpoint.as_ref(), &target).await,
             Err(error) => Err(error),
         };

@@ -21,6 +21,7 @@ use super::{Snapshots, root_of, steps};
 use crate::agent::{AgentHandle, UploadError};
 use crate::model::{Refusal, Resource, SandboxSpec, SnapshotRecord, limits};
 use crate::packs::Packs;
+use crate::service::Authorized;
 use crate::service::Error;
 use crate::service::lifecycle::{Beginning, Changes, Reconnected, Seed};
 use crate::service::storage::{BaseImage, BaseSource, ImageError};
@@ -30,7 +31,7 @@ const BLOCK_BYTES: u64 = 512;
 
 /// The files of a snapshot, which is not deleted meanwhile.
 #[derive(Debug)]
-struct SnapshotSeed {
+pub(super) struct SnapshotSeed {
     packs: Packs,
     state_dir: PathBuf,
     root: Content,
@@ -145,14 +146,19 @@ pub(super) fn upload_error(error: UploadError<Error>) -> Error {
 
 impl Snapshots {
     /// Returns the sandbox of a session, like [`crate::service::Lifecycle::create_or_reconnect`]. A new one has the files of
-    /// the snapshot before it accepts requests.
+    /// the snapshot before it accepts requests. An existing one does not need the snapshot, so `snapshot` may be the reason
+    /// why it cannot be used.
     pub async fn create(
         &self,
         spec: SandboxSpec,
         changes: &Changes,
-        snapshot: &SnapshotId,
+        snapshot: Result<Authorized<SnapshotId>, Error>,
     ) -> Result<Reconnected, Error> {
-        self.create_with(spec, changes, snapshot, false).await
+        let seed = match snapshot {
+            Ok(snapshot) => self.seed(&snapshot).await,
+            Err(error) => Err(error),
+        };
+        self.create_with(spec, changes, seed, false).await
     }
 
     /// As [`Self::create`]. A new sandbox may be [tentative](Beginning::is_tentative).
@@ -160,13 +166,13 @@ impl Snapshots {
         &self,
         spec: SandboxSpec,
         changes: &Changes,
-        snapshot: &SnapshotId,
+        seed: Result<SnapshotSeed, Error>,
         is_tentative: bool,
     ) -> Result<Reconnected, Error> {
-        let seed: Arc<dyn Seed> = match self.seed(snapshot).await {
+        let seed: Arc<dyn Seed> = match seed {
             Ok(seed) => Arc::new(seed),
             // The session's sandbox does not need the snapshot.
-            Err(error) if self.lifecycle.has_session(&spec.session_key) => {
+            Err(error) if self.lifecycle.has_session(&spec.owner, &spec.session_key) => {
                 Arc::new(NoSeed(Mutex::new(Some(error))))
             }
             Err(error) => return Err(error),
@@ -175,7 +181,7 @@ impl Snapshots {
         self.lifecycle.create_or_reconnect_with(spec, changes, beginning).await
     }
 
-    async fn seed(&self, snapshot: &SnapshotId) -> Result<SnapshotSeed, Error> {
+    pub(super) async fn seed(&self, snapshot: &SnapshotId) -> Result<SnapshotSeed, Error> {
         let (record, pin) = self.pinned(snapshot).await?;
         Ok(SnapshotSeed {
             packs: self.packs.packs().await?.clone(),

@@ -17,6 +17,7 @@ use super::lifecycle::{Lifecycle, Sandbox};
 use crate::agent;
 use crate::model::terminal::ViewFrom;
 use crate::model::{TerminalSize, TerminalSpec, TerminalStatus};
+use crate::service::Authorized;
 
 /// Terminal type for the programs (term(7)), because most viewers are compatible with it.
 const TERM: &str = "xterm-256color";
@@ -33,7 +34,7 @@ impl Terminals {
     }
 
     /// Opens a terminal. Returns when its program runs.
-    pub async fn open(&self, id: &SandboxId, spec: TerminalSpec) -> Result<(), Error> {
+    pub async fn open(&self, id: &Authorized<SandboxId>, spec: TerminalSpec) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let spec = with_env(spec, in_use.sandbox());
         let opened = match in_use.agent().open_terminal(&spec).await {
@@ -45,19 +46,23 @@ impl Terminals {
     }
 
     /// Lists the terminals of a sandbox, newest first, without their screens.
-    pub async fn list(&self, id: &SandboxId) -> Result<Vec<TerminalStatus>, Error> {
+    pub async fn list(&self, id: &Authorized<SandboxId>) -> Result<Vec<TerminalStatus>, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().terminals().await?)
     }
 
     /// Returns a terminal with its screen.
-    pub async fn inspect(&self, id: &SandboxId, terminal: &TerminalId) -> Result<TerminalStatus, Error> {
+    pub async fn inspect(
+        &self,
+        id: &Authorized<SandboxId>,
+        terminal: &TerminalId,
+    ) -> Result<TerminalStatus, Error> {
         Ok(self.lifecycle.in_use(id).await?.agent().inspect_terminal(terminal).await?)
     }
 
     /// Resizes a terminal.
     pub async fn resize(
         &self,
-        id: &SandboxId,
+        id: &Authorized<SandboxId>,
         terminal: &TerminalId,
         size: TerminalSize,
     ) -> Result<(), Error> {
@@ -65,7 +70,12 @@ impl Terminals {
     }
 
     /// Types into a terminal. Never retried, because input must not arrive twice.
-    pub async fn type_into(&self, id: &SandboxId, terminal: &TerminalId, data: Bytes) -> Result<(), Error> {
+    pub async fn type_into(
+        &self,
+        id: &Authorized<SandboxId>,
+        terminal: &TerminalId,
+        data: Bytes,
+    ) -> Result<(), Error> {
         // A delete must not wait for a program that does not read its input.
         let (_, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         Ok(agent.type_into(terminal, data).await?)
@@ -73,7 +83,7 @@ impl Terminals {
 
     /// Ends a terminal with all processes that were started from it, and removes it. If the agent cannot end them, the
     /// container is restarted, as for a command.
-    pub async fn close(&self, id: &SandboxId, terminal: &TerminalId) -> Result<(), Error> {
+    pub async fn close(&self, id: &Authorized<SandboxId>, terminal: &TerminalId) -> Result<(), Error> {
         let (sandbox, agent, _mark) = self.lifecycle.in_use(id).await?.unlock();
         let restarts = sandbox.ledger().restarts();
         match agent.close_terminal(terminal).await {
@@ -86,7 +96,11 @@ impl Terminals {
     }
 
     /// Attaches to a terminal: returns its kept output, then new output to its end.
-    pub async fn view(&self, id: &SandboxId, terminal: &TerminalId) -> Result<TerminalView, Error> {
+    pub async fn view(
+        &self,
+        id: &Authorized<SandboxId>,
+        terminal: &TerminalId,
+    ) -> Result<TerminalView, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
         let events = match in_use.agent().view_terminal(terminal, ViewFrom::Scrollback).await {

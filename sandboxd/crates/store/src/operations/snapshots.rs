@@ -3,7 +3,7 @@
 use sandbox_api::{SandboxId, SnapshotId};
 
 use crate::{Error, ErrorKind, Store};
-use sandboxd_model::{RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
+use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 
 impl Store {
     /// All snapshots at one point in time, newest first. A collection of unused chunks needs them.
@@ -16,28 +16,21 @@ impl Store {
         self.database.snapshot(id).await
     }
 
-    /// Up to `limit` snapshots of a sandbox, newest first. With `before`, those that follow this position.
-    pub async fn snapshots(
+    /// Up to `limit` snapshots that `owner` [covers](Owner::covers), newest first. With `sandbox`, only those of this
+    /// sandbox. With `before`, those that follow this position.
+    pub async fn snapshots_seen_by(
         &self,
-        sandbox: &SandboxId,
+        owner: &Owner,
+        sandbox: Option<&SandboxId>,
         before: Option<&SnapshotCursor>,
         limit: u32,
     ) -> Result<Vec<SnapshotRecord>, Error> {
-        self.database.snapshots_of(sandbox, before, limit).await
-    }
-
-    /// As [`Self::snapshots`], of all sandboxes.
-    pub async fn newest_snapshots(
-        &self,
-        before: Option<&SnapshotCursor>,
-        limit: u32,
-    ) -> Result<Vec<SnapshotRecord>, Error> {
-        self.database.newest_snapshots(before, limit).await
+        self.database.snapshots_seen_by(owner, sandbox, before, limit).await
     }
 
     /// The newest snapshot of a sandbox.
     pub async fn latest_snapshot(&self, sandbox: &SandboxId) -> Result<Option<SnapshotRecord>, Error> {
-        Ok(self.database.snapshots_of(sandbox, None, 1).await?.pop())
+        self.database.latest_snapshot_of(sandbox).await
     }
 
     /// Up to `limit` snapshots that expire at `now_ms` or earlier, in milliseconds since the Unix epoch. The one that expired

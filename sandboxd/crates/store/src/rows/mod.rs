@@ -7,6 +7,7 @@ pub(crate) mod commands;
 pub(crate) mod daemon;
 pub(crate) mod links;
 pub(crate) mod mcp_servers;
+pub(crate) mod owner;
 #[cfg(test)]
 mod published;
 pub(crate) mod sandboxes;

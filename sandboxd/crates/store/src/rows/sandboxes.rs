@@ -6,12 +6,15 @@ use sandboxd_model::{
     Checkpoints, NetworkMode, NetworkPolicy, SandboxRecord, SandboxSpec, Stage, Transport, UidSlot,
 };
 
+use super::owner::{owner, project_column, subject_column};
 use super::{BadColumn, from_json, number, optional_number, row, saturated, to_json};
 
 row! {
     /// A sandbox.
     SandboxRow {
         id: String,
+        project: String,
+        subject: String,
         session_key: String,
         uid: i64,
         transport: String,
@@ -42,6 +45,8 @@ impl From<&SandboxRecord> for SandboxRow {
         let spec = &record.spec;
         Self {
             id: record.id.to_string(),
+            project: project_column(&spec.owner),
+            subject: subject_column(&spec.owner),
             session_key: spec.session_key.as_str().to_owned(),
             uid: record.slot.uid().into(),
             transport: record.transport.as_str().to_owned(),
@@ -71,6 +76,7 @@ impl From<&SandboxRecord> for SandboxRow {
 impl SandboxRow {
     pub(crate) fn record(self) -> Result<SandboxRecord, BadColumn> {
         let spec = SandboxSpec {
+            owner: owner(&self.project, &self.subject)?,
             session_key: self.session_key.parse().map_err(|_| BadColumn("session_key"))?,
             runtime: self.runtime.parse().map_err(|_| BadColumn("runtime"))?,
             image: self.image,

@@ -2,6 +2,7 @@
 
 use sandboxd_model::{RestoreRecord, SnapshotRecord, SnapshotState};
 
+use super::owner::{owner, project_column, subject_column};
 use super::{BadColumn, number, row, saturated};
 
 row! {
@@ -9,6 +10,8 @@ row! {
     SnapshotRow {
         id: String,
         sandbox_id: String,
+        project: String,
+        subject: String,
         session_key: Option<String>,
         name: Option<String>,
         created_at_ms: i64,
@@ -58,6 +61,8 @@ impl From<&SnapshotRecord> for SnapshotRow {
         Self {
             id: record.id.to_string(),
             sandbox_id: record.sandbox.to_string(),
+            project: project_column(&record.owner),
+            subject: subject_column(&record.owner),
             session_key: record.session_key.as_ref().map(|key| key.as_str().to_owned()),
             name: record.name.clone(),
             created_at_ms: record.created_at_ms,
@@ -82,6 +87,7 @@ impl SnapshotRow {
         Ok(SnapshotRecord {
             id: self.id.parse().map_err(|_| BadColumn("id"))?,
             sandbox: self.sandbox_id.parse().map_err(|_| BadColumn("sandbox_id"))?,
+            owner: owner(&self.project, &self.subject)?,
             session_key: session_key.transpose()?,
             name: self.name,
             created_at_ms: self.created_at_ms,

@@ -3,6 +3,7 @@
 //! The statements are in one module per table. The other modules are about durability. They have the connections with
 //! their time limits, the schema with the check for damage, and the reserved space for a full disk.
 
+mod backup;
 mod ballast;
 mod chunks;
 mod commands;

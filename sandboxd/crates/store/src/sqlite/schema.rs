@@ -6,12 +6,13 @@ use std::sync::LazyLock;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Row, SqlSafeStr, SqliteConnection};
 
+use super::backup;
 use super::error::{Fault, from_sqlite};
 use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 18] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -29,6 +30,7 @@ const FILES: [(&str, &str); 17] = [
     ("tentative sandboxes", include_str!("../../migrations/0015_tentative_sandboxes.sql")),
     ("exceeded limits", include_str!("../../migrations/0016_exceeded_limits.sql")),
     ("refused writes", include_str!("../../migrations/0017_refused_writes.sql")),
+    ("owners", include_str!("../../migrations/0018_owners.sql")),
 ];
 
 /// Like [`FILES`], for the index of the chunks.
@@ -39,17 +41,23 @@ pub(super) struct Schema {
     migrations: Migrator,
     /// Statements that look for damage in the tables that matter.
     checks: &'static [&'static str],
+    /// Whether the database is copied before its schema changes.
+    has_backups: bool,
 }
 
 /// The store's schema. Its check skips the history: it may be large, and nothing depends on it.
 pub(super) static STORE: LazyLock<Schema> = LazyLock::new(|| Schema {
     migrations: migrations(&FILES),
     checks: &["PRAGMA quick_check(daemon)", "PRAGMA quick_check(sandboxes)"],
+    has_backups: true,
 });
 
 /// The schema of the index of the chunks. Its check skips the chunks, because there may be millions.
-pub(super) static CHUNKS: LazyLock<Schema> =
-    LazyLock::new(|| Schema { migrations: migrations(&CHUNK_FILES), checks: &["PRAGMA quick_check(state)"] });
+pub(super) static CHUNKS: LazyLock<Schema> = LazyLock::new(|| Schema {
+    migrations: migrations(&CHUNK_FILES),
+    checks: &["PRAGMA quick_check(state)"],
+    has_backups: false,
+});
 
 fn migrations(files: &'static [(&str, &str)]) -> Migrator {
     let migrations = (1..).zip(files).map(|(version, (name, statements))| {
@@ -69,8 +77,19 @@ impl Schema {
         }
         // The mode is stored in the file. Readers and the writer do not wait for each other.
         sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *conn).await.map_err(fail)?;
-        self.migrations.run_direct(None, conn, false).await.map_err(|error| from_migration(path, error))?;
+        if self.has_backups && (1..known).contains(&found) {
+            backup::create(conn, path, found).await?;
+        }
+        self.migrate(conn, path).await?;
         self.check(conn, path).await
+    }
+
+    /// Foreign keys are not enforced meanwhile: a migration that replaces a table would delete the rows that refer to it.
+    async fn migrate(&self, conn: &mut SqliteConnection, path: &Path) -> Result<(), Error> {
+        let fail = |error| from_sqlite(path, error);
+        sqlx::query("PRAGMA foreign_keys = OFF").execute(&mut *conn).await.map_err(fail)?;
+        self.migrations.run_direct(None, conn, false).await.map_err(|error| from_migration(path, error))?;
+        sqlx::query("PRAGMA foreign_keys = ON").execute(&mut *conn).await.map_err(fail).map(drop)
     }
 
     async fn check(&self, conn: &mut SqliteConnection, path: &Path) -> Result<(), Error> {

@@ -10,25 +10,24 @@ use super::Database;
 use super::error::bad_row;
 use crate::Error;
 use crate::backend::SnapshotTable;
+use crate::rows::owner::{project_column, subject_column};
 use crate::rows::snapshots::{RestoreRow, SnapshotRow};
 use crate::rows::sql;
-use sandboxd_model::{RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
+use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 
 static SELECT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM snapshots", sql::list(SnapshotRow::COLUMNS)));
 static ALL: LazyLock<String> = LazyLock::new(|| format!("{} ORDER BY created_at_ms DESC, id DESC", *SELECT));
 static ONE: LazyLock<String> = LazyLock::new(|| format!("{} WHERE id = $1", *SELECT));
 static OF_SANDBOX: LazyLock<String> = LazyLock::new(|| {
-    format!("{} WHERE sandbox_id = $1 ORDER BY created_at_ms DESC, id DESC LIMIT $2", *SELECT)
+    format!("{} WHERE sandbox_id = $1 ORDER BY created_at_ms DESC, id DESC LIMIT 1", *SELECT)
 });
-static OF_SANDBOX_BEFORE: LazyLock<String> = LazyLock::new(|| {
-    let before = "(created_at_ms, id) < ($3, $4)";
-    format!("{} WHERE sandbox_id = $1 AND {before} ORDER BY created_at_ms DESC, id DESC LIMIT $2", *SELECT)
-});
-static NEWEST: LazyLock<String> = LazyLock::new(|| format!("{} LIMIT $1", *ALL));
-static NEWEST_BEFORE: LazyLock<String> = LazyLock::new(|| {
-    let before = "(created_at_ms, id) < ($2, $3)";
-    format!("{} WHERE {before} ORDER BY created_at_ms DESC, id DESC LIMIT $1", *SELECT)
+/// Selects what an owner covers ([`Owner::covers`]) before a position.
+const OF_OWNER: &str = "project = $1 AND ($2 = '' OR subject = $2) AND (created_at_ms, id) < ($3, $4)";
+static SEEN: LazyLock<String> =
+    LazyLock::new(|| format!("{} WHERE {OF_OWNER} ORDER BY created_at_ms DESC, id DESC LIMIT $5", *SELECT));
+static SEEN_OF_SANDBOX: LazyLock<String> = LazyLock::new(|| {
+    format!("{} WHERE sandbox_id = $6 AND {OF_OWNER} ORDER BY created_at_ms DESC, id DESC LIMIT $5", *SELECT)
 });
 static EXPIRED: LazyLock<String> =
     LazyLock::new(|| format!("{} WHERE expires_at_ms <= $1 ORDER BY expires_at_ms, id LIMIT $2", *SELECT));
@@ -57,34 +56,26 @@ impl SnapshotTable for Database {
         row.as_ref().map(read).transpose()
     }
 
-    async fn snapshots_of(
-        &self,
-        sandbox: &SandboxId,
-        before: Option<&SnapshotCursor>,
-        limit: u32,
-    ) -> Result<Vec<SnapshotRecord>, Error> {
-        let select = match before {
-            None => sqlx::query(OF_SANDBOX.as_str()).bind(sandbox.to_string()).bind(limit),
-            Some(before) => {
-                let select = sqlx::query(OF_SANDBOX_BEFORE.as_str()).bind(sandbox.to_string()).bind(limit);
-                select.bind(before.created_at_ms).bind(before.id.to_string())
-            }
-        };
-        let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
-        rows.iter().map(read).collect()
+    async fn latest_snapshot_of(&self, sandbox: &SandboxId) -> Result<Option<SnapshotRecord>, Error> {
+        let select = sqlx::query(OF_SANDBOX.as_str()).bind(sandbox.to_string());
+        let row = self.read(|conn| Box::pin(select.fetch_optional(conn))).await?;
+        row.as_ref().map(read).transpose()
     }
 
-    async fn newest_snapshots(
+    async fn snapshots_seen_by(
         &self,
+        owner: &Owner,
+        sandbox: Option<&SandboxId>,
         before: Option<&SnapshotCursor>,
         limit: u32,
     ) -> Result<Vec<SnapshotRecord>, Error> {
-        let select = match before {
-            None => sqlx::query(NEWEST.as_str()).bind(limit),
-            Some(before) => {
-                let select = sqlx::query(NEWEST_BEFORE.as_str()).bind(limit);
-                select.bind(before.created_at_ms).bind(before.id.to_string())
-            }
+        let statement = if sandbox.is_some() { &SEEN_OF_SANDBOX } else { &SEEN };
+        let (created_at_ms, id) = position(before);
+        let select = sqlx::query(statement.as_str()).bind(project_column(owner)).bind(subject_column(owner));
+        let select = select.bind(created_at_ms).bind(id).bind(limit);
+        let select = match sandbox {
+            Some(sandbox) => select.bind(sandbox.to_string()),
+            None => select,
         };
         let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
         rows.iter().map(read).collect()
@@ -150,6 +141,11 @@ impl SnapshotTable for Database {
         });
         delete.await.map(drop)
     }
+}
+
+/// The columns of a position. Without one, it follows every snapshot.
+fn position(before: Option<&SnapshotCursor>) -> (i64, String) {
+    before.map_or((i64::MAX, char::MAX.to_string()), |before| (before.created_at_ms, before.id.to_string()))
 }
 
 fn read_restore(row: &SqliteRow) -> Result<RestoreRecord, Error> {

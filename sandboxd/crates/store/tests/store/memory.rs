@@ -122,7 +122,8 @@ impl Tables {
     /// Adds or replaces a sandbox.
     fn put(&mut self, record: &SandboxRecord) -> Result<(), Error> {
         for other in self.sandboxes.values().filter(|other| other.id != record.id) {
-            if other.spec.session_key == record.spec.session_key {
+            let key = |record: &SandboxRecord| (record.spec.owner.clone(), record.spec.session_key.clone());
+            if key(other) == key(record) {
                 return Err(Error::taken("session_key"));
             }
             if other.slot == record.slot {

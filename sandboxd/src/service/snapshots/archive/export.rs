@@ -16,6 +16,7 @@ use super::super::pins::Pin;
 use super::super::{Snapshots, root_of};
 use crate::model::{Refusal, SnapshotRecord, limits};
 use crate::packs::{self, Packs};
+use crate::service::Authorized;
 use crate::service::{Error, SnapshotError};
 
 /// Bytes of chunks that are read and written together.
@@ -30,7 +31,7 @@ pub type SnapshotFile = BoxStream<'static, Result<Bytes, Error>>;
 
 impl Snapshots {
     /// Exports a snapshot. Fails if its first chunks cannot be read.
-    pub async fn export(&self, id: &SnapshotId) -> Result<SnapshotFile, Error> {
+    pub async fn export(&self, id: &Authorized<SnapshotId>) -> Result<SnapshotFile, Error> {
         let permit = Arc::clone(&self.exports).try_acquire_owned();
         let permit = permit.map_err(|_| {
             Error::Snapshot(SnapshotError::Busy { what: "exports", max: limits::MAX_EXPORTS })

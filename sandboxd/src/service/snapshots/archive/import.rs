@@ -15,7 +15,7 @@ use super::super::Snapshots;
 use super::super::receive::is_root_known;
 use super::incoming::{Incoming, IncomingError};
 use crate::model::snapshot::is_name;
-use crate::model::{SnapshotRecord, SnapshotState, limits};
+use crate::model::{Owner, SnapshotRecord, SnapshotState, limits};
 use crate::packs::Finished;
 use crate::service::clock::now_ms;
 use crate::service::{Error, SnapshotError};
@@ -23,6 +23,8 @@ use crate::service::{Error, SnapshotError};
 /// How a file is imported.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
+    /// Whom the snapshot belongs to.
+    pub owner: Owner,
     /// Display name. `None` keeps the name in the file.
     pub name: Option<String>,
     /// Time after which the snapshot is deleted. `None` is never.
@@ -73,7 +75,8 @@ impl Snapshots {
         }
         let (header, totals, finished) = received?;
         let name = options.name.or(header.name);
-        let record = imported(&header.root.encode_to_vec(), name, header.created_at_ms, totals, &finished)?;
+        let root = header.root.encode_to_vec();
+        let record = imported(options.owner, &root, name, header.created_at_ms, totals, &finished)?;
         let expires = options.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
         let record =
             SnapshotRecord { expires_at_ms: expires.map(|ttl| now_ms().saturating_add(ttl)), ..record };
@@ -144,6 +147,7 @@ fn check_root(path: &[u8], entry: &Entry) -> Result<(), Stopped> {
 /// The record of an imported snapshot. It gets the id of a sandbox that does not exist: as a snapshot of an existing one,
 /// the sandbox could read its chunks by naming them.
 fn imported(
+    owner: Owner,
     root: &[u8],
     name: Option<String>,
     created_at_ms: i64,
@@ -154,6 +158,7 @@ fn imported(
     Ok(SnapshotRecord {
         id: SnapshotId::random().map_err(random)?,
         sandbox: SandboxId::random().map_err(random)?,
+        owner,
         session_key: None,
         name,
         // The clock of the other daemon may be ahead.

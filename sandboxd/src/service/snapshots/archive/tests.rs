@@ -18,7 +18,7 @@ use super::super::pins::Pins;
 use super::export::Exporter;
 use super::import::{Stopped, receive_tree};
 use super::incoming::Incoming;
-use crate::model::{Refusal, SnapshotRecord, SnapshotState};
+use crate::model::{Owner, Refusal, SnapshotRecord, SnapshotState};
 use crate::packs::Packs;
 use crate::service::{Error, SnapshotError};
 
@@ -113,6 +113,7 @@ async fn exported(packs: &Packs, header: &Header, totals: Totals) -> Result<Vec<
     let record = SnapshotRecord {
         id: SnapshotId::random().unwrap(),
         sandbox: SandboxId::random().unwrap(),
+        owner: Owner::default(),
         session_key: None,
         name: header.name.clone(),
         created_at_ms: header.created_at_ms,

@@ -15,6 +15,7 @@ use self::renames::{Found, with_renames};
 use super::chunks::PackSource;
 use super::{Snapshots, root_of};
 use crate::model::limits;
+use crate::service::Authorized;
 use crate::service::Error;
 
 /// Which changes are returned.
@@ -41,8 +42,8 @@ impl Snapshots {
     /// The differences of snapshot `to` from snapshot `from`, or from nothing.
     pub async fn changes(
         &self,
-        from: Option<&SnapshotId>,
-        to: &SnapshotId,
+        from: Option<&Authorized<SnapshotId>>,
+        to: &Authorized<SnapshotId>,
         options: &ChangeOptions,
     ) -> Result<ChangePage, Error> {
         let (new, _new_pin) = self.pinned(to).await?;

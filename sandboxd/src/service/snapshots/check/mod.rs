@@ -17,6 +17,7 @@ use self::inspect::{Condition, Inspector};
 use super::Snapshots;
 use crate::model::{Refusal, SnapshotRecord, SnapshotState, limits};
 use crate::packs::{CheckOptions, CheckStopped, Checked, Packs};
+use crate::service::ByOperator;
 use crate::service::{Error, SnapshotError};
 
 /// Whether directories of a snapshot, or chunks that the index lacks, are lost.
@@ -97,7 +98,7 @@ impl CheckReport {
 
 impl Snapshots {
     /// Reads and verifies all chunks, and reports the snapshots that have lost some. Continues if the caller stops waiting.
-    pub async fn check(self: &Arc<Self>, mode: CheckMode) -> Result<CheckReport, Error> {
+    pub async fn check(self: &Arc<Self>, mode: CheckMode, _: &ByOperator) -> Result<CheckReport, Error> {
         let permit = Arc::clone(&self.checks).try_acquire_owned();
         let permit = permit.map_err(|_| SnapshotError::Busy { what: "checks", max: limits::MAX_CHECKS })?;
         let snapshots = Arc::clone(self);

@@ -40,6 +40,7 @@ macro_rules! contract {
         contract! { #[tokio::test] $database, sandboxes:
             a_sandbox_is_inserted_changed_and_removed,
             ids_session_keys_and_slots_are_unique,
+            owners_have_the_same_session_keys,
             putting_a_sandbox_keeps_its_history_and_removing_it_does_not,
             a_put_replaces_only_the_sandbox_itself,
             tentative_sandboxes_are_confirmed_together_and_by_nothing_else,
@@ -64,6 +65,7 @@ macro_rules! contract {
             a_snapshot_is_added_read_back_and_deleted,
             snapshots_of_a_sandbox_are_listed_newest_first_in_pages,
             all_snapshots_are_listed_newest_first_in_pages,
+            snapshots_are_listed_for_those_who_own_them,
             expired_snapshots_are_found,
             only_surplus_checkpoints_are_found,
             a_restore_is_remembered_until_it_ends,

@@ -7,8 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 use sandbox_api::sandbox as wire;
 use sandboxd_model::{
-    Checkpoints, Disk, Lower, NetworkMode, NetworkPolicy, Resources, Runtime, SandboxRecord, SandboxSpec,
-    SessionKey, Stage, Transport, UidSlot,
+    Checkpoints, Disk, Lower, NetworkMode, NetworkPolicy, Owner, Resources, Runtime, SandboxRecord,
+    SandboxSpec, SessionKey, Stage, Transport, UidSlot,
 };
 use sandboxd_store::ErrorKind;
 
@@ -83,6 +83,22 @@ pub(crate) async fn ids_session_keys_and_slots_are_unique<D: TestDatabase>() {
     assert_eq!(store.sandboxes().await.unwrap().len(), 2);
 }
 
+pub(crate) async fn owners_have_the_same_session_keys<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    let owners = [("default", None), ("default", Some("ann")), ("lab", None), ("lab", Some("ann"))];
+    for (number, (project, subject)) in (1..).zip(owners) {
+        let mut record = sandbox(number);
+        record.spec.session_key = sandbox(1).spec.session_key;
+        record.spec.owner.project = project.parse().unwrap();
+        record.spec.owner.subject = subject.map(|subject| subject.parse().unwrap());
+        store.begin(&record).await.unwrap();
+        let again = SandboxRecord { id: sandbox_id(9), slot: sandbox(9).slot, ..record };
+        let taken = store.begin(&again).await.unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::Taken { column: "session_key" });
+    }
+    assert_eq!(store.sandboxes().await.unwrap().len(), owners.len());
+}
+
 pub(crate) async fn putting_a_sandbox_keeps_its_history_and_removing_it_does_not<D: TestDatabase>() {
     let (_database, store) = new_store::<D>().await;
     let one = sandbox(1);
@@ -151,6 +167,13 @@ fn record() -> impl Strategy<Value = SandboxRecord> {
     })
 }
 
+fn owner() -> impl Strategy<Value = Owner> {
+    ("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", option::of("[!-~]{1,256}")).prop_map(|(project, subject)| Owner {
+        project: project.parse().unwrap(),
+        subject: subject.map(|subject| subject.parse().unwrap()),
+    })
+}
+
 fn spec() -> impl Strategy<Value = SandboxSpec> {
     let key = "\\PC{1,60}".prop_filter_map("blank", |text| text.parse::<SessionKey>().ok());
     let mode = prop::sample::select(NetworkMode::ALL.to_vec());
@@ -160,7 +183,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
     let runtime = prop::sample::select(vec![Runtime::Node24, Runtime::Python313]);
     let ports = prop::collection::vec(1_u16.., 0..4);
     (
-        key,
+        (owner(), key),
         runtime,
         option::of("\\PC{0,80}"),
         0..=u64::from(u32::MAX),
@@ -170,22 +193,25 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
         (map(), map()),
         checkpoints(),
     )
-        .prop_map(|(session_key, runtime, image, ttl, resources, network, ports, maps, checkpoints)| {
-            let (env, metadata) = maps;
-            SandboxSpec {
-                session_key,
-                runtime,
-                image,
-                idle_ttl: Duration::from_millis(ttl),
-                resources,
-                network,
-                ports,
-                secret_env: env.keys().cloned().collect(),
-                env,
-                metadata,
-                checkpoints,
-            }
-        })
+        .prop_map(
+            |((owner, session_key), runtime, image, ttl, resources, network, ports, maps, checkpoints)| {
+                let (env, metadata) = maps;
+                SandboxSpec {
+                    owner,
+                    session_key,
+                    runtime,
+                    image,
+                    idle_ttl: Duration::from_millis(ttl),
+                    resources,
+                    network,
+                    ports,
+                    secret_env: env.keys().cloned().collect(),
+                    env,
+                    metadata,
+                    checkpoints,
+                }
+            },
+        )
 }
 
 fn checkpoints() -> impl Strategy<Value = Option<Checkpoints>> {

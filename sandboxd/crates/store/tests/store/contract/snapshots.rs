@@ -1,7 +1,7 @@
 //! Snapshots.
 
 use sandbox_api::SnapshotId;
-use sandboxd_model::{RestoreRecord, SnapshotRecord, SnapshotState};
+use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 use sandboxd_store::ErrorKind;
 
 use super::records::{sandbox, sandbox_id};
@@ -68,7 +68,8 @@ pub(crate) async fn snapshots_of_a_sandbox_are_listed_newest_first_in_pages<D: T
     let mut listed = Vec::new();
     let mut before = None;
     loop {
-        let page = store.snapshots(&sandbox_id(1), before.as_ref(), 2).await.unwrap();
+        let of = Some(sandbox_id(1));
+        let page = store.snapshots_seen_by(&Owner::default(), of.as_ref(), before.as_ref(), 2).await.unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.cursor());
         // A page does not depend on the snapshot where the previous one ended.
@@ -80,7 +81,10 @@ pub(crate) async fn snapshots_of_a_sandbox_are_listed_newest_first_in_pages<D: T
 
 pub(crate) async fn all_snapshots_are_listed_newest_first_in_pages<D: TestDatabase>() {
     let (_database, store) = new_store::<D>().await;
-    assert_eq!(store.newest_snapshots(None, 2).await.unwrap(), []);
+    let seen = async |before: Option<&SnapshotCursor>| {
+        store.snapshots_seen_by(&Owner::default(), None, before, 2).await.unwrap()
+    };
+    assert_eq!(seen(None).await, []);
     for number in 0..7 {
         // Those of different sandboxes have the same time.
         let created_at_ms = i64::from(number / 3);
@@ -90,13 +94,49 @@ pub(crate) async fn all_snapshots_are_listed_newest_first_in_pages<D: TestDataba
     let mut listed = Vec::new();
     let mut before = None;
     loop {
-        let page = store.newest_snapshots(before.as_ref(), 2).await.unwrap();
+        let page = seen(before.as_ref()).await;
         let Some(last) = page.last() else { break };
         before = Some(last.cursor());
         store.forget_snapshot(&last.id).await.unwrap();
         listed.extend(page.into_iter().map(|record| record.id));
     }
     assert_eq!(listed, [6, 5, 4, 3, 2, 1, 0].map(snapshot_id));
+}
+
+pub(crate) async fn snapshots_are_listed_for_those_who_own_them<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    let owner = |project: &str, subject: Option<&str>| Owner {
+        project: project.parse().unwrap(),
+        subject: subject.map(|subject| subject.parse().unwrap()),
+    };
+    let owners = [
+        owner("default", None),
+        owner("default", Some("ann")),
+        owner("lab", None),
+        owner("lab", Some("ann")),
+        owner("lab", Some("bob")),
+    ];
+    for (number, owner) in (0..).zip(&owners) {
+        let record = SnapshotRecord { owner: owner.clone(), ..snapshot(number, number / 4) };
+        store.add_snapshot(&record).await.unwrap();
+        assert_eq!(store.snapshot(&record.id).await.unwrap(), Some(record));
+    }
+    let seen = async |owner: &Owner, sandbox: Option<u32>| {
+        let sandbox = sandbox.map(sandbox_id);
+        let found = store.snapshots_seen_by(owner, sandbox.as_ref(), None, 10).await.unwrap();
+        found.into_iter().map(|record| record.id).collect::<Vec<_>>()
+    };
+    let expected: [&[u32]; 5] = [&[1, 0], &[1], &[4, 3, 2], &[3], &[4]];
+    for (owner, expected) in owners.iter().zip(expected) {
+        let ids = |of: Option<u32>| {
+            let of_sandbox = move |number: &&u32| of.is_none_or(|of| **number / 4 == of);
+            expected.iter().filter(of_sandbox).map(|number| snapshot_id(*number)).collect::<Vec<_>>()
+        };
+        for sandbox in [None, Some(0), Some(1)] {
+            assert_eq!(seen(owner, sandbox).await, ids(sandbox), "{owner:?} {sandbox:?}");
+        }
+    }
+    assert_eq!(seen(&owner("other", None), None).await, []);
 }
 
 pub(crate) async fn expired_snapshots_are_found<D: TestDatabase>() {
@@ -135,6 +175,7 @@ fn snapshot(number: u32, sandbox: u32) -> SnapshotRecord {
     SnapshotRecord {
         id: snapshot_id(number),
         sandbox: sandbox_id(sandbox),
+        owner: Owner::default(),
         session_key: None,
         name: None,
         created_at_ms: 1_700_000_000_000 + i64::from(number),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_api::{SandboxId, SnapshotId};
-use sandboxd_model::{RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
+use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 use sandboxd_store::{Error, ErrorKind, SnapshotTable};
 
 use super::{Opened, Tables};
@@ -35,24 +35,21 @@ impl SnapshotTable for Opened {
         self.read(|tables| tables.snapshots.get(id).cloned())
     }
 
-    async fn snapshots_of(
-        &self,
-        sandbox: &SandboxId,
-        before: Option<&SnapshotCursor>,
-        limit: u32,
-    ) -> Result<Vec<SnapshotRecord>, Error> {
-        let mut found = self.read(|tables| tables.snapshots_before(before))?;
-        found.retain(|record| record.sandbox == *sandbox);
-        found.truncate(limit as usize);
-        Ok(found)
+    async fn latest_snapshot_of(&self, sandbox: &SandboxId) -> Result<Option<SnapshotRecord>, Error> {
+        let found = self.read(Tables::snapshots)?;
+        Ok(found.into_iter().find(|record| record.sandbox == *sandbox))
     }
 
-    async fn newest_snapshots(
+    async fn snapshots_seen_by(
         &self,
+        owner: &Owner,
+        sandbox: Option<&SandboxId>,
         before: Option<&SnapshotCursor>,
         limit: u32,
     ) -> Result<Vec<SnapshotRecord>, Error> {
         let mut found = self.read(|tables| tables.snapshots_before(before))?;
+        found.retain(|record| owner.covers(&record.owner));
+        found.retain(|record| sandbox.is_none_or(|sandbox| record.sandbox == *sandbox));
         found.truncate(limit as usize);
         Ok(found)
     }

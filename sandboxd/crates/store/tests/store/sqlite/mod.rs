@@ -4,6 +4,7 @@ mod chunks;
 mod fault_injection;
 mod faults;
 mod files;
+mod upgrades;
 
 use sandboxd_store::Store;
 use sqlx::SqliteConnection;

@@ -1,0 +1,145 @@
+//! Who sends a request.
+
+use std::sync::Arc;
+
+use crate::tool_tokens::ADMIN;
+use crate::{FieldError, Owner};
+
+/// Who sends a request, and what it may do.
+#[derive(Debug, Clone)]
+pub struct Principal {
+    /// Whom what it creates belongs to. It can see what this owner [covers](Owner::covers).
+    pub owner: Owner,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// Name of its token, for the log and for what surfaces keep apart by token.
+    pub token: Arc<str>,
+    /// Whether it has the operator's token, which may also do what concerns the whole daemon.
+    pub is_operator: bool,
+    /// Whether its token is only for surfaces.
+    pub is_for_tools: bool,
+}
+
+impl Principal {
+    /// The holder of the operator's token.
+    pub fn operator() -> Self {
+        Self {
+            owner: Owner::default(),
+            scopes: Scopes::ALL,
+            token: ADMIN.into(),
+            is_operator: true,
+            is_for_tools: false,
+        }
+    }
+
+    /// The holder of the tool token with this name. It uses the operator's project.
+    pub fn of_tool_token(name: &str) -> Self {
+        Self {
+            owner: Owner::default(),
+            scopes: Scopes::USE,
+            token: name.into(),
+            is_operator: false,
+            is_for_tools: true,
+        }
+    }
+}
+
+/// A permission of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Read sandboxes, their files, output and snapshots. A read may wake a sandbox.
+    Read,
+    /// Create, use and delete sandboxes and snapshots. Includes [`Scope::Read`].
+    Use,
+    /// Create and revoke tokens of the project.
+    Manage,
+}
+
+/// Permissions of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scopes(u8);
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Use, Self::Manage];
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Use => "use",
+            Self::Manage => "manage",
+        }
+    }
+
+    /// What it permits, as bits.
+    fn bits(self) -> u8 {
+        match self {
+            Self::Read => 0b001,
+            Self::Use => 0b011,
+            Self::Manage => 0b100,
+        }
+    }
+}
+
+impl Scopes {
+    /// All scopes.
+    pub const ALL: Self = Self(0b111);
+
+    /// Scopes of a token that uses sandboxes.
+    pub const USE: Self = Self(0b011);
+
+    /// Parses names of scopes, of which there must be one at least.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, FieldError> {
+        let mut scopes = Self::default();
+        for name in names {
+            let scope = Scope::ALL.into_iter().find(|scope| scope.as_str() == name);
+            let scope = scope.ok_or_else(|| FieldError::new("scopes", "must be read, use or manage each"))?;
+            scopes.0 |= scope.bits();
+        }
+        match scopes.0 {
+            0 => Err(FieldError::new("scopes", "must not be empty")),
+            _ => Ok(scopes),
+        }
+    }
+
+    /// Whether they permit what `scope` does.
+    pub fn permit(self, scope: Scope) -> bool {
+        self.0 & scope.bits() == scope.bits()
+    }
+
+    /// Whether they permit nothing that `other` does not.
+    pub fn are_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Their names. Not those that another one includes.
+    pub fn names(self) -> Vec<&'static str> {
+        let is_included = |scope: Scope| scope == Scope::Read && self.permit(Scope::Use);
+        let named = Scope::ALL.into_iter().filter(|scope| self.permit(*scope) && !is_included(*scope));
+        named.map(Scope::as_str).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn using_includes_reading() {
+        let scopes = Scopes::parse(["use"]).unwrap();
+        assert!(scopes.permit(Scope::Use) && scopes.permit(Scope::Read) && !scopes.permit(Scope::Manage));
+        assert_eq!(scopes, Scopes::parse(["read", "use"]).unwrap());
+        assert_eq!(scopes.names(), ["use"]);
+        assert!(!Scopes::parse(["read"]).unwrap().permit(Scope::Use));
+        assert_eq!(Scopes::ALL.names(), ["use", "manage"]);
+    }
+
+    #[test]
+    fn scopes_are_within_others() {
+        let parse = |names: &[&str]| Scopes::parse(names.iter().copied()).unwrap();
+        assert!(parse(&["read"]).are_within(parse(&["use"])));
+        assert!(!parse(&["use"]).are_within(parse(&["read", "manage"])));
+        assert!(Scopes::parse([]).is_err() && Scopes::parse(["admin"]).is_err());
+    }
+}

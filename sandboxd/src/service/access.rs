@@ -1,0 +1,73 @@
+//! The service as the principal of a request reaches it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use sandbox_api::{SandboxId, SnapshotId};
+
+use super::{Authorized, ByOperator, Error, Service};
+use crate::model::{Owner, Principal, Refusal, Resource};
+
+/// The service, for one principal.
+#[derive(Debug, Clone)]
+pub struct Access {
+    service: Arc<Service>,
+    principal: Arc<Principal>,
+}
+
+impl Access {
+    /// The service for the principal of a request.
+    pub fn new(service: &Arc<Service>, principal: Arc<Principal>) -> Self {
+        Self { service: Arc::clone(service), principal }
+    }
+
+    /// The principal.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Whom what the principal creates belongs to.
+    pub fn owner(&self) -> &Owner {
+        &self.principal.owner
+    }
+
+    /// Authorizes a sandbox. One of another owner is reported as not found, like one that does not exist.
+    pub fn sandbox(&self, id: SandboxId) -> Result<Authorized<SandboxId>, Error> {
+        let sandbox = self.service.lifecycle.find(&id)?;
+        match self.owner().covers(sandbox.owner()) {
+            true => Ok(Authorized::new(id)),
+            false => Err(Refusal::NotFound(Resource::Sandbox).into()),
+        }
+    }
+
+    /// As [`Self::sandbox`], for what succeeds without a sandbox.
+    pub fn sandbox_if_any(&self, id: SandboxId) -> Result<Option<Authorized<SandboxId>>, Error> {
+        match self.service.lifecycle.registered(&id) {
+            Some(sandbox) if self.owner().covers(sandbox.owner()) => Ok(Some(Authorized::new(id))),
+            // Until the start is complete, sandboxes of the previous run may be missing.
+            _ => self.service.lifecycle.prepared().map(|_| None),
+        }
+    }
+
+    /// Authorizes a snapshot. One of another owner is reported as not found, like one that does not exist.
+    pub async fn snapshot(&self, id: SnapshotId) -> Result<Authorized<SnapshotId>, Error> {
+        let record = self.service.snapshots.record(&id).await?;
+        match self.owner().covers(&record.owner) {
+            true => Ok(Authorized::new(id)),
+            false => Err(Refusal::NotFound(Resource::Snapshot).into()),
+        }
+    }
+
+    /// Proves that the principal is the operator.
+    pub fn by_operator(&self) -> Result<ByOperator, Error> {
+        if self.principal.is_operator { Ok(ByOperator::new()) } else { Err(Error::OperatorOnly) }
+    }
+}
+
+impl Deref for Access {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.service
+    }
+}
