@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, Semaphore};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture, WaitForCancellationFutureOwned};
 
 /// Stands for the unknown length of a chunked body.
 const CHUNKED: u64 = u64::MAX;
@@ -56,6 +56,7 @@ impl IdleConnections {
             body_bytes: AtomicU64::new(0),
             head_error: OnceLock::new(),
             is_upgraded: AtomicBool::new(false),
+            holder: Mutex::default(),
             evicted: CancellationToken::new(),
         };
         slot.become_idle();
@@ -94,14 +95,41 @@ pub struct ConnectionSlot {
     body_bytes: AtomicU64,
     head_error: OnceLock<&'static str>,
     is_upgraded: AtomicBool,
+    /// Whose request was served last.
+    holder: Mutex<Option<Box<str>>>,
     evicted: CancellationToken,
 }
 
 impl ConnectionSlot {
-    /// Closes the connection, also during a response. For a handler that enforces its own time limit: hyper does not
-    /// poll a response's body while its client does not read.
+    /// Notes whose request is served now. Returns false if it was the last one's too.
+    pub fn set_holder(&self, holder: &str) -> bool {
+        let mut held = lock(&self.holder);
+        let is_new = held.as_deref() != Some(holder);
+        if is_new {
+            *held = Some(holder.into());
+        }
+        is_new
+    }
+
+    /// Notes that the request that is served now is of nobody whose connections are closed.
+    pub fn clear_holder(&self) {
+        *lock(&self.holder) = None;
+    }
+
+    /// Whether the last request was of this one.
+    pub fn is_held_by(&self, holder: &str) -> bool {
+        lock(&self.holder).as_deref() == Some(holder)
+    }
+
+    /// Closes the connection, also during a response and after an upgrade. For a handler that enforces its own time limit:
+    /// hyper does not poll a response's body while its client does not read.
     pub fn close(&self) {
         self.evicted.cancel();
+    }
+
+    /// As [`Self::evicted`], without a borrow.
+    pub(crate) fn evicted_owned(&self) -> WaitForCancellationFutureOwned {
+        self.evicted.clone().cancelled_owned()
     }
 
     /// Resolves when the connection must close.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::forward::{forward_shutdown, forward_writes};
 use crate::slot::ConnectionSlot;
@@ -32,11 +33,13 @@ pub(crate) struct TimedStream<S> {
     requests: u64,
     has_begun: bool,
     until: Option<Pin<Box<Sleep>>>,
+    /// Set after an upgrade, when nothing else closes the connection.
+    closed: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl<S> TimedStream<S> {
     pub(crate) fn new(stream: S, slot: Arc<ConnectionSlot>, timeouts: Timeouts) -> Self {
-        Self { stream, slot, timeouts, requests: 0, has_begun: false, until: None }
+        Self { stream, slot, timeouts, requests: 0, has_begun: false, until: None, closed: None }
     }
 
     /// Restarts the wait if there was a request since.
@@ -44,6 +47,19 @@ impl<S> TimedStream<S> {
         let requests = self.slot.requests();
         if requests != self.requests {
             (self.requests, self.has_begun, self.until) = (requests, false, None);
+        }
+    }
+
+    /// The result of a read of an upgraded connection, unless the connection must close.
+    fn unless_closed(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        let closed = self.closed.get_or_insert_with(|| Box::pin(self.slot.evicted_owned()));
+        match closed.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+            Poll::Pending => polled,
         }
     }
 
@@ -64,6 +80,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if this.slot.is_upgraded() {
+            return this.unless_closed(context, polled);
+        }
         this.update();
         if !this.slot.is_idle() {
             return polled;

@@ -111,6 +111,11 @@ id!(
     "snap_"
 );
 id!(
+    /// Id of a project's token: `tok_…`. It does not grant access.
+    TokenId,
+    "tok_"
+);
+id!(
     /// Id of a denial: `den_…`.
     DenialId,
     "den_"

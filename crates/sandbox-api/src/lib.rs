@@ -15,13 +15,14 @@ pub mod network;
 pub mod object;
 pub mod orphan;
 pub mod port;
+pub mod project;
 pub mod sandbox;
 pub mod session;
 pub mod snapshot;
 pub mod terminal;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId};
+pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId, TokenId};
 pub use sandbox::StringMap;
 pub use session::{SessionKey, SessionKeyError};
 

@@ -60,6 +60,7 @@ mod mcp;
 mod network;
 mod orphan;
 mod port;
+mod project;
 mod request;
 mod sandbox;
 mod snapshot;

@@ -1,4 +1,4 @@
-//! Authentication with the admin token or a tool token.
+//! Authentication with the admin token, a project token or a tool token.
 //!
 //! A request carries the token in `x-remcochat-admin-token`, as a bearer token in `Authorization`, or in both. Every
 //! token given must be right, and each header may occur only once. Otherwise a proxy that reads the first header and
@@ -87,14 +87,11 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     let given = Given::of(request.headers(), by_browser);
     let takes_tool_tokens = by_surface || request.extensions().get::<OfSurface>().is_some();
     let principal = given.principal(&state).filter(|found| takes_tool_tokens || !found.is_for_tools);
-    let is_known = principal.is_some();
-    if is_open(path) || is_known || (given.is_nothing() && is_late(&request)) {
+    if is_open(path) || principal.is_some() || (given.is_nothing() && is_late(&request)) {
         drop(given);
         if let Some(principal) = principal {
+            note(&state, request.extensions(), &principal);
             request.extensions_mut().insert(principal);
-        }
-        if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>().filter(|_| is_known) {
-            slot.mark_authenticated();
         }
         return next.run(request).await;
     }
@@ -121,11 +118,7 @@ pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Opti
     let given = Given { tokens: vec![token.as_bytes().into()], is_repeated: false };
     let principal = if token.is_empty() { None } else { given.principal(state) };
     match &principal {
-        Some(_) => {
-            if let Some(slot) = of.get::<Arc<ConnectionSlot>>() {
-                slot.mark_authenticated();
-            }
-        }
+        Some(principal) => note(state, of, principal),
         None => {
             state.service.metrics().auth_failed();
             // The response is the same whether or not the client has used up its guesses.
@@ -133,6 +126,16 @@ pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Opti
         }
     }
     principal
+}
+
+/// Notes on the connection of a request who sends it.
+fn note(state: &ApiState, of: &Extensions, principal: &Principal) {
+    let Some(slot) = of.get::<Arc<ConnectionSlot>>() else { return };
+    slot.mark_authenticated();
+    match &principal.token_id {
+        Some(token) => state.connections.note(token, slot),
+        None => slot.clear_holder(),
+    }
 }
 
 /// Address of the client. Requests without one share a single counter.
@@ -182,6 +185,10 @@ impl<'a> Given<'a> {
         }
         if self.is_repeated {
             return None;
+        }
+        let first = self.tokens.first()?;
+        if let Some(found) = state.service.projects().principal_of(first) {
+            return self.tokens.iter().all(|other| other == first).then_some(found);
         }
         let now = Timestamp::now();
         let mut names = self.tokens.iter().map(|given| state.tool_tokens.name_of(given, now));

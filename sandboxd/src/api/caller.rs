@@ -19,6 +19,9 @@ pub(super) struct Reader(pub(super) Access);
 /// A principal that may create, use and delete.
 pub(super) struct User(pub(super) Access);
 
+/// A principal that may create and revoke tokens.
+pub(super) struct Manager(pub(super) Access);
+
 /// The operator.
 pub(super) struct Operator(pub(super) Access, pub(super) ByOperator);
 
@@ -35,6 +38,14 @@ impl FromRequestParts<ApiState> for User {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
         Ok(Self(access(parts, state, Scope::Use)?))
+    }
+}
+
+impl FromRequestParts<ApiState> for Manager {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
+        Ok(Self(access(parts, state, Scope::Manage)?))
     }
 }
 

@@ -54,7 +54,7 @@ impl HttpError {
     fn to_public(&self) -> PublicError {
         match self {
             Self::Unauthenticated => {
-                PublicError::new(ErrorCode::Unauthenticated, "a valid admin token is required", json!({}))
+                PublicError::new(ErrorCode::Unauthenticated, "a valid token is required", json!({}))
             }
             Self::TooManyFailures { retry_after } => PublicError::new(
                 ErrorCode::RateLimited,
@@ -311,7 +311,7 @@ mod tests {
     fn every_error_of_the_http_layer_has_its_code_details_and_retry() {
         let cut = || axum::Error::new(std::io::Error::other("said"));
         for (error, expected) in [
-            (HttpError::Unauthenticated, "unauthenticated {} None a valid admin token is required"),
+            (HttpError::Unauthenticated, "unauthenticated {} None a valid token is required"),
             (
                 HttpError::TooManyFailures { retry_after: 7 },
                 "rate_limited {} Some(7) too many requests with a wrong token; try again in 7 s",

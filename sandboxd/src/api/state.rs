@@ -5,10 +5,11 @@ use std::sync::Arc;
 use listen::throttle::Throttle;
 use tokio::sync::Semaphore;
 
+use super::connections::TokenConnections;
 use super::hosts::Hosts;
 use crate::model::{AdminToken, Principal, ToolTokens, limits};
 use crate::preview::WRONG_TOKENS;
-use crate::service::Service;
+use crate::service::{Connections, Service};
 
 /// Shared state of the handlers.
 #[derive(Debug, Clone)]
@@ -19,6 +20,7 @@ pub struct ApiState {
     pub(super) operator: Arc<Principal>,
     /// Tokens that may only use surfaces.
     pub(super) tool_tokens: ToolTokens,
+    pub(super) connections: Arc<TokenConnections>,
     pub(super) hosts: Arc<Hosts>,
     pub(super) throttle: Arc<Throttle>,
     /// Memory for request bodies that are not small, one permit per KiB.
@@ -34,12 +36,16 @@ impl ApiState {
         tool_tokens: ToolTokens,
         allowed_hosts: Vec<String>,
     ) -> Self {
+        let connections = Arc::new(TokenConnections::default());
+        let ended: Arc<dyn Connections> = connections.clone();
+        service.projects().set_connections(Arc::downgrade(&ended));
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
         Self {
             service,
             token,
             operator: Arc::new(Principal::operator()),
             tool_tokens,
+            connections,
             hosts: Arc::new(Hosts::new(allowed_hosts)),
             throttle: Arc::new(Throttle::new(WRONG_TOKENS)),
             bodies,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sandbox_api::{SandboxId, SnapshotId};
 
 use super::{Authorized, ByOperator, Error, Service};
-use crate::model::{Owner, Principal, Refusal, Resource};
+use crate::model::{Owner, Principal, ProjectName, Refusal, Resource};
 
 /// The service, for one principal.
 #[derive(Debug, Clone)]
@@ -46,6 +46,15 @@ impl Access {
             Some(sandbox) if self.owner().covers(sandbox.owner()) => Ok(Some(Authorized::new(id))),
             // Until the start is complete, sandboxes of the previous run may be missing.
             _ => self.service.lifecycle.prepared().map(|_| None),
+        }
+    }
+
+    /// Authorizes a project. One that the principal does not belong to is reported as not found, except to the operator.
+    pub fn project(&self, name: ProjectName) -> Result<Authorized<ProjectName>, Error> {
+        let may_see = self.principal.is_operator || self.owner().project == name;
+        match may_see && self.service.projects.exists(&name) {
+            true => Ok(Authorized::new(name)),
+            false => Err(Refusal::NotFound(Resource::Project).into()),
         }
     }
 

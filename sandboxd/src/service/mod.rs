@@ -13,6 +13,7 @@
 //! - `commands`, `terminals`, `files`, `downloads`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is
 //!   reached
 //! - `snapshots`: the files of a sandbox at one time
+//! - `projects`: projects and their tokens
 
 mod access;
 mod authorized;
@@ -28,6 +29,7 @@ mod lifecycle;
 mod mcp_servers;
 mod ownership;
 mod previews;
+mod projects;
 mod setup;
 mod snapshots;
 mod start;
@@ -38,6 +40,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
+use sandbox_api::TokenId;
 use sandbox_api::sandbox::SandboxState;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -59,6 +62,7 @@ pub use self::mcp_servers::{McpServerView, McpServers};
 pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
+pub use self::projects::{Connections, NewToken, Projects};
 pub use self::setup::Setup;
 pub use self::snapshots::{
     ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,
@@ -75,7 +79,7 @@ use self::storage::Storage;
 use self::tasks::Tasks;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
-use crate::model::{Instance, Limits, limits};
+use crate::model::{Instance, Limits, Principal, ProjectName, limits};
 use crate::store::Store;
 
 /// The daemon without its HTTP listeners.
@@ -93,6 +97,7 @@ pub struct Service {
     previews: Arc<Previews>,
     mcp_servers: Arc<McpServers>,
     snapshots: Arc<Snapshots>,
+    projects: Projects,
 }
 
 impl Service {
@@ -127,6 +132,7 @@ impl Service {
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &lifecycle, &files),
+            projects: Projects::new(&context).await?,
             files,
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
             snapshots,
@@ -178,6 +184,29 @@ impl Service {
     /// Snapshots of sandboxes.
     pub fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
+    }
+
+    /// Projects and their tokens.
+    pub fn projects(&self) -> &Projects {
+        &self.projects
+    }
+
+    /// Revokes a token, and ends the links that it has made.
+    pub async fn revoke_token(
+        &self,
+        project: &Authorized<ProjectName>,
+        by: &Principal,
+        id: &TokenId,
+    ) -> Result<(), Error> {
+        let revoked = self.projects.revoke_token(project, by, id).await;
+        // Also if the store cannot be written: the token is not valid any more.
+        self.end_links_of_tokens().await;
+        revoked
+    }
+
+    /// Ends the links of tokens that are not valid any more.
+    async fn end_links_of_tokens(&self) {
+        self.previews.end_links_of_tokens(|token| self.projects.is_valid(token)).await;
     }
 
     /// Bounds that the operator sets.

@@ -61,10 +61,13 @@ impl Service {
             // Also for the sandboxes that were restored before an error.
             self.commands.watch_restored().await;
             restored?;
+            self.projects.add_missing(self.lifecycle.projects()).await?;
             done.restored = true;
         }
         if !done.linked {
             self.previews.restore_links().await?;
+            // Of tokens that were revoked right before the daemon ended.
+            self.end_links_of_tokens().await;
             self.mcp_servers.restore().await?;
             done.linked = true;
         }

@@ -46,6 +46,9 @@ impl Service {
         loop {
             ticks.tick().await;
             self.previews.end_expired_links().await;
+            if self.projects.end_expired() {
+                self.end_links_of_tokens().await;
+            }
             if self.check_engine().is_err() {
                 continue;
             }
@@ -135,6 +138,9 @@ impl Service {
         let mut trimmed = Instant::now();
         loop {
             ticks.tick().await;
+            if let Err(error) = self.projects.write_last_uses().await {
+                warn!(error = &error as &dyn std::error::Error, "could not write when tokens were last used");
+            }
             if let Err(error) = self.reconcile().await {
                 warn!(error = &error as &dyn std::error::Error, "could not reconcile with the engine");
             }

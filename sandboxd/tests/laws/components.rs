@@ -13,7 +13,8 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 12] = [
+const COMPONENTS: [(&str, &str, &[&str]); 13] = [
+    ("projects", "Projects", &[]),
     ("ownership", "Ownership", &[]),
     ("storage", "Storage", &["ownership"]),
     ("history", "History", &[]),

@@ -15,6 +15,7 @@ mod lifecycle;
 mod limits;
 mod open_webui;
 mod previews;
+mod projects;
 mod security;
 mod snapshots;
 mod support;

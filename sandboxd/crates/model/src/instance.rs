@@ -6,7 +6,7 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
-use sandbox_api::{LinkId, SandboxId};
+use sandbox_api::{LinkId, SandboxId, TokenId};
 use sha2::Sha256;
 
 use super::preview::PreviewToken;
@@ -59,6 +59,11 @@ impl Instance {
     /// The key with which a surface signs what its clients hold.
     pub fn surface_key(&self, surface: &str) -> [u8; KEY_BYTES] {
         mac(&self.key, "surface", surface)
+    }
+
+    /// The authentication of a project token's secret.
+    pub fn token_mac(&self, token: &TokenId, secret: &str) -> [u8; 32] {
+        mac(&self.key, "token", format!("{token} {secret}"))
     }
 
     /// The secret that the agent of a sandbox must present: 64 hexadecimal digits.

@@ -21,6 +21,15 @@ pub struct ProjectName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject(Arc<str>);
 
+/// A project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectRecord {
+    /// Its name.
+    pub name: ProjectName,
+    /// When it was created, in milliseconds since the Unix epoch.
+    pub created_at_ms: i64,
+}
+
 /// Whom a sandbox or a snapshot belongs to. Session keys are unique within an owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {

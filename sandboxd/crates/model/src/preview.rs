@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use sandbox_api::port::LinkStyle;
-use sandbox_api::{LinkId, SandboxId};
+use sandbox_api::{LinkId, SandboxId, TokenId};
 
 /// Characters of a token: 160 bits, 5 bits per character.
 pub const TOKEN_CHARS: usize = 32;
@@ -69,6 +69,8 @@ pub struct LinkRecord {
     pub expires_at_ms: Option<i64>,
     /// Why the link ended, and when in milliseconds since the Unix epoch.
     pub ended: Option<(LinkEnd, i64)>,
+    /// The project token that made it, with which it ends. `None` for other tokens.
+    pub token: Option<TokenId>,
 }
 
 /// Why a link ended.

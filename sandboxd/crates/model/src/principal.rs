@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sandbox_api::TokenId;
+
 use crate::tool_tokens::ADMIN;
 use crate::{FieldError, Owner};
 
@@ -18,6 +20,10 @@ pub struct Principal {
     pub is_operator: bool,
     /// Whether its token is only for surfaces.
     pub is_for_tools: bool,
+    /// Its project token. `None` for other tokens.
+    pub token_id: Option<TokenId>,
+    /// When its token expires, in milliseconds since the Unix epoch. `None` is never, or not known.
+    pub expires_at_ms: Option<i64>,
 }
 
 impl Principal {
@@ -29,6 +35,8 @@ impl Principal {
             token: ADMIN.into(),
             is_operator: true,
             is_for_tools: false,
+            token_id: None,
+            expires_at_ms: None,
         }
     }
 
@@ -40,6 +48,8 @@ impl Principal {
             token: name.into(),
             is_operator: false,
             is_for_tools: true,
+            token_id: None,
+            expires_at_ms: None,
         }
     }
 }
@@ -88,6 +98,16 @@ impl Scopes {
 
     /// Scopes of a token that uses sandboxes.
     pub const USE: Self = Self(0b011);
+
+    /// The scopes as a number, for the store.
+    pub fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    /// Reads a number of [`Self::to_bits`].
+    pub fn from_bits(bits: u8) -> Option<Self> {
+        (1..=Self::ALL.0).contains(&bits).then_some(Self(bits))
+    }
 
     /// Parses names of scopes, of which there must be one at least.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, FieldError> {

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId};
+use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{
-    CommandRecord, Ended, Orphan, Owner, RestoreRecord, SandboxRecord, SnapshotCursor, SnapshotRecord,
-    SnapshotState, Stage,
+    CommandRecord, Ended, Orphan, Owner, ProjectRecord, RestoreRecord, SandboxRecord, SnapshotCursor,
+    SnapshotRecord, SnapshotState, Stage, TokenRecord,
 };
 
 use super::Error;
@@ -27,7 +27,16 @@ use super::Error;
 /// deleted without them.
 #[async_trait]
 pub trait Backend:
-    SandboxTable + CommandTable + LinkTable + McpServerTable + SnapshotTable + DaemonTable + Debug + Send + Sync
+    SandboxTable
+    + CommandTable
+    + LinkTable
+    + McpServerTable
+    + SnapshotTable
+    + ProjectTable
+    + DaemonTable
+    + Debug
+    + Send
+    + Sync
 {
     /// Whether the database can be written right now.
     async fn check(&self) -> Result<(), Error>;
@@ -115,6 +124,28 @@ pub trait LinkTable {
 
     /// Deletes links. Skips links that do not exist.
     async fn delete_links(&self, links: &[LinkId]) -> Result<(), Error>;
+}
+
+/// Operations on projects and their tokens.
+#[async_trait]
+pub trait ProjectTable {
+    /// All projects, in the order of their names.
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, Error>;
+
+    /// Adds a project. One with the same name stays as it is.
+    async fn add_project(&self, project: &ProjectRecord) -> Result<(), Error>;
+
+    /// All tokens, in the order of their ids.
+    async fn tokens(&self) -> Result<Vec<TokenRecord>, Error>;
+
+    /// Adds a token. Fails if there is one with the same id, or the project is missing.
+    async fn insert_token(&self, token: &TokenRecord) -> Result<(), Error>;
+
+    /// Deletes a token. Succeeds if it does not exist. Urgent.
+    async fn delete_token(&self, id: &TokenId) -> Result<(), Error>;
+
+    /// Writes when tokens were last used, in milliseconds since the Unix epoch. Skips tokens that do not exist.
+    async fn touch_tokens(&self, used: &[(TokenId, i64)]) -> Result<(), Error>;
 }
 
 /// Operations on wrapped servers. A server is found by its sandbox and its name.

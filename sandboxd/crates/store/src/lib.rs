@@ -22,8 +22,8 @@ mod rows;
 pub mod sqlite;
 
 pub use backend::{
-    Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, SandboxTable,
-    SnapshotTable, Written,
+    Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, ProjectTable,
+    SandboxTable, SnapshotTable, Written,
 };
 pub use chunks::{ChunkHash, ChunkLocation, ChunkPack, ChunkPackUse, Generation};
 pub use error::{Error, ErrorKind};

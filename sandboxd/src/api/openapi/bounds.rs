@@ -8,8 +8,9 @@ use super::operations::operations;
 use crate::api::docs_assets;
 use crate::model::command::SIGNALS;
 use crate::model::limits::*;
+use crate::model::owner::{MAX_PROJECT_BYTES, MAX_SUBJECT_BYTES};
 use crate::model::sandbox::{DISK_MB, IDLE_TTL_MS, MAX_MAP_ENTRIES, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
-use crate::model::{LimitProfile, NetworkMode, Resources, Runtime, SessionKey};
+use crate::model::{LimitProfile, NetworkMode, Resources, Runtime, Scope, Scopes, SessionKey};
 
 /// A schema or operation, a field or parameter (empty for the schema itself), and its constraint.
 type Row = (&'static str, &'static str, Value);
@@ -95,6 +96,13 @@ fn table() -> Vec<Row> {
         ("ApproveMcpServer", "version", text(0, MAX_MCP_VERSION_BYTES)),
         ("ApproveMcpServer", "ifUnset", json!({ "default": false })),
         ("CreateLink", "ttlMs", range(LINK_TTL_MS)),
+        ("CreateProject", "name", project_name()),
+        ("CreateToken", "name", token_name()),
+        ("CreateToken", "subject", subject()),
+        ("CreateToken", "scopes", scopes()),
+        ("CreateToken", "ttlMs", range(TOKEN_TTL_MS)),
+        ("listProjects", "limit", projects()),
+        ("listTokens", "limit", projects()),
         ("ResizeTerminal", "cols", range(1..=MAX_TERMINAL_COLS.into())),
         ("ResizeTerminal", "rows", range(1..=MAX_TERMINAL_ROWS.into())),
         ("WriteFiles", "files", json!({ "minItems": 1, "maxItems": MAX_FILES_PER_WRITE })),
@@ -186,6 +194,28 @@ fn table() -> Vec<Row> {
         ("GlobFiles", "maxResults", results()),
         ("GlobFiles", "includeIgnored", json!({ "default": false })),
     ]
+}
+
+fn project_name() -> Value {
+    json!({ "maxLength": MAX_PROJECT_BYTES, "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" })
+}
+
+/// A control character is not allowed.
+fn token_name() -> Value {
+    json!({ "minLength": 1, "maxLength": MAX_TOKEN_NAME, "pattern": r"^\P{Cc}*$" })
+}
+
+fn subject() -> Value {
+    json!({ "maxLength": MAX_SUBJECT_BYTES, "pattern": "^[!-~]+$" })
+}
+
+fn scopes() -> Value {
+    let names = Scope::ALL.map(Scope::as_str);
+    json!({ "minItems": 1, "items": { "type": "string", "enum": names }, "default": Scopes::USE.names() })
+}
+
+fn projects() -> Value {
+    json!({ "minimum": 1, "maximum": MAX_PROJECT_PAGE, "default": DEFAULT_PROJECT_PAGE })
 }
 
 fn snapshot_name() -> Value {

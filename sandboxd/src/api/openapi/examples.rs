@@ -14,6 +14,7 @@ use sandbox_api::health::{Health, Ready};
 use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
 use sandbox_api::port::{CreateLink, Link, PortFound};
+use sandbox_api::project::{CreateProject, CreateToken, TokenCreated, WhoAmI};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::snapshot::{
     CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
@@ -190,6 +191,20 @@ fn all() -> Result<Vec<Example>, Error> {
             "name": "files", "cmd": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."],
         }))?,
         example::<ApproveMcpServer>(json!({ "toolsHash": "0".repeat(64) }))?,
+        example::<CreateProject>(json!({ "name": "research" }))?,
+        example::<CreateToken>(json!({
+            "name": "Ann's laptop", "subject": "ann@example.com", "scopes": ["use"], "ttlMs": 2_592_000_000_u64,
+        }))?,
+        example::<TokenCreated>(json!({
+            "token": format!("sbt_0123456789abcdefghijkl_{}", "0".repeat(64)),
+            "tokenId": "tok_0123456789abcdefghijkl", "project": "research", "name": "Ann's laptop",
+            "subject": "ann@example.com", "scopes": ["use"], "createdAt": "2026-01-01T12:00:00Z",
+            "expiresAt": "2026-01-31T12:00:00Z",
+        }))?,
+        example::<WhoAmI>(json!({
+            "project": "research", "subject": "ann@example.com", "scopes": ["use"],
+            "token": "tok_0123456789abcdefghijkl", "operator": false,
+        }))?,
         example::<AllowDenied>(json!({ "scope": "sandbox" }))?,
         example::<DenialAllowed>(json!({
             "host": "example.org", "port": 443, "scope": "sandbox", "rule": "example.org",

@@ -22,7 +22,7 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 pub(super) use self::params::{
-    InCommand, InDenial, InLink, InMcpServer, InPort, InSandbox, InSnapshot, InTerminal,
+    InCommand, InDenial, InLink, InMcpServer, InPort, InProject, InSandbox, InSnapshot, InTerminal,
 };
 use super::{ApiState, auth, verb};
 
@@ -143,6 +143,7 @@ fn tags() -> Value {
         { "name": "network", "description": "Network policy of a sandbox, and denied connections." },
         { "name": "snapshots", "description": "The files of a sandbox at one time: undo, and new sandboxes with them." },
         { "name": "mcp", "description": "MCP servers of third parties that run in a sandbox." },
+        { "name": "projects", "description": "Projects, which do not see each other, and their tokens." },
         { "name": "daemon", "description": "The daemon itself: health, metrics, orphans and this document." },
     ])
 }
@@ -153,12 +154,12 @@ fn security_schemes() -> Value {
             "type": "apiKey",
             "in": "header",
             "name": sandbox_api::TOKEN_HEADER,
-            "description": "The admin token.",
+            "description": "The admin token or a project token.",
         },
         "bearer": {
             "type": "http",
             "scheme": "bearer",
-            "description": "The admin token. If both headers are present, both must be right.",
+            "description": "The admin token or a project token. If both headers are present, both must be right.",
         },
         "browserPassword": {
             "type": "http",

@@ -12,6 +12,15 @@ pub(in crate::api) struct InSandbox {
     id: SandboxId,
 }
 
+/// `/v1/projects/{project}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InProject {
+    /// Name of the project.
+    project: String,
+}
+
 /// `/v1/snapshots/{snapshotId}…`
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path, rename_all = "camelCase")]

@@ -53,6 +53,8 @@ pub enum Error {
 
     /// The request needs the operator's token.
     OperatorOnly,
+    /// A new token would permit more than the one that creates it, or expire later.
+    TokenTooWide,
     /// The daemon cannot publish ports on this host.
     NotPublished,
     /// A directory to replace is not empty.
@@ -154,6 +156,11 @@ impl Error {
             Self::OperatorOnly => PublicError::new(
                 ErrorCode::Forbidden,
                 "only the operator's token can do this, because it concerns the whole daemon",
+                json!({}),
+            ),
+            Self::TokenTooWide => PublicError::new(
+                ErrorCode::Forbidden,
+                "a token cannot permit more than the token that creates it, and cannot expire later",
                 json!({}),
             ),
             Self::NotPublished => PublicError::new(

@@ -30,7 +30,7 @@ mod update;
 mod view;
 mod wake;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -62,7 +62,7 @@ use super::{Context, Error, Setup};
 use crate::agent::AgentHandle;
 use crate::engine::Engine;
 use crate::metrics::{Metrics, Repair};
-use crate::model::{Instance, Orphan, Owner, SessionKey, limits};
+use crate::model::{Instance, Orphan, Owner, ProjectName, SessionKey, limits};
 use crate::store::Store;
 
 /// What other components have attached to a sandbox. They remove it before the sandbox is deleted.
@@ -203,6 +203,11 @@ impl Lifecycle {
     /// The state of every sandbox.
     pub(in crate::service) fn states(&self) -> Vec<SandboxState> {
         self.registry.all().iter().map(|sandbox| sandbox.stage().state()).collect()
+    }
+
+    /// The projects of all sandboxes.
+    pub(in crate::service) fn projects(&self) -> BTreeSet<ProjectName> {
+        self.registry.all().iter().map(|sandbox| sandbox.owner().project.clone()).collect()
     }
 
     /// All sandboxes, in order of their ids.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sandbox_api::port::LinkStyle;
-use sandbox_api::{LinkId, SandboxId};
+use sandbox_api::{LinkId, SandboxId, TokenId};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -104,12 +104,14 @@ impl Link {
 }
 
 /// Options of a new link.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct LinkRequest {
     /// Validity. `None` is as long as the sandbox exists.
     pub ttl: Option<Duration>,
     /// Host name or port. `None` is the daemon's setting.
     pub style: Option<LinkStyle>,
+    /// The project token of the request. The link ends with it.
+    pub token: Option<TokenId>,
 }
 
 /// All links.

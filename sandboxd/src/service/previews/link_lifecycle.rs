@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sandbox_api::port::LinkStyle;
-use sandbox_api::{LinkId, SandboxId};
+use sandbox_api::{LinkId, SandboxId, TokenId};
 use tracing::{info, warn};
 
 use super::link::{Link, LinkRequest};
@@ -34,12 +34,14 @@ impl Previews {
         self.create_link_locked(id, port, request).await
     }
 
-    /// Returns the link with the default style that lasts as long as the sandbox, and creates it if needed. `None` if the
+    /// Returns the link with the default style that this token has made and that lasts as long as the sandbox. Creates it if
+    /// needed. `None` if the
     /// sandbox may not expose the port.
     pub async fn default_link(
         &self,
         id: &Authorized<SandboxId>,
         port: u16,
+        token: Option<&TokenId>,
     ) -> Result<Option<Arc<Link>>, Error> {
         if matches!(self.check_offered(id, port), Err(Error::Refused(Refusal::NotFound(Resource::Port)))) {
             return Ok(None);
@@ -49,11 +51,15 @@ impl Previews {
         let style = self.setup.preview.default_style();
         let is_default = |link: &Arc<Link>| {
             let record = link.record();
-            (record.port, record.style, record.expires_at_ms) == (port, style, None)
+            (record.port, record.style, record.expires_at_ms, record.token.as_ref())
+                == (port, style, None, token)
         };
         match self.links.of(id).into_iter().find(is_default) {
             Some(link) => Ok(Some(link)),
-            None => self.create_link_locked(id, port, LinkRequest::default()).await.map(Some),
+            None => {
+                let request = LinkRequest { token: token.cloned(), ..LinkRequest::default() };
+                self.create_link_locked(id, port, request).await.map(Some)
+            }
         }
     }
 
@@ -85,6 +91,7 @@ impl Previews {
             created_at_ms,
             expires_at_ms: request.ttl.map(|ttl| created_at_ms.saturating_add(ttl.as_millis() as i64)),
             ended: None,
+            token: request.token,
         };
         self.store.add_link(&record).await?;
         let token = self.instance.preview_token(&record.id);
@@ -100,6 +107,15 @@ impl Previews {
         }
         info!(sandbox = %id, port, link = %link.record().id, "created a link");
         Ok(link)
+    }
+
+    /// Ends the links of tokens that are not valid any more.
+    pub(in crate::service) async fn end_links_of_tokens(&self, is_valid: impl Fn(&TokenId) -> bool) {
+        let mut late = self.links.all();
+        late.retain(|link| {
+            link.end().is_none() && link.record().token.as_ref().is_some_and(|token| !is_valid(token))
+        });
+        self.end_links(&late, LinkEnd::Revoked).await;
     }
 
     /// Lists the valid links of a sandbox, the newest last.
@@ -184,7 +200,8 @@ impl Previews {
             self.finish(link, end, at_ms);
         }
         let ids: Vec<LinkId> = links.iter().map(|link| link.record().id.clone()).collect();
-        // If this fails, the next start ends them again, because their sandbox is gone or they have expired.
+        // If this fails, the next start ends them again, because their sandbox or their token is gone, or they have
+        // expired.
         if let Err(error) = self.store.end_links(&ids, end, at_ms).await {
             warn!(error = &error as &dyn std::error::Error, "could not record the end of links");
         }

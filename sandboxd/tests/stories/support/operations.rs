@@ -52,6 +52,8 @@ fn filled(path: &str) -> String {
         ("{snapshotId}", "snap_0000000000000000"),
         ("{file}", "page.js"),
         ("{name}", "nothing"),
+        ("{project}", "no-such-project"),
+        ("{tokenId}", "tok_0000000000000000"),
     ];
     let path = named.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value));
     assert!(!path.contains('{'), "a parameter without a test value: {path}");

@@ -20,6 +20,7 @@ mod open_terminal_client;
 mod open_terminal_socket;
 mod open_terminal_transfers;
 mod openapi_tools;
+mod owners;
 mod profile_boxsh;
 mod profile_chat;
 mod profile_sql_fs;

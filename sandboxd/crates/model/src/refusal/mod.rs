@@ -160,6 +160,10 @@ pub enum Resource {
     McpServer,
     /// A snapshot.
     Snapshot,
+    /// A project.
+    Project,
+    /// A token of a project.
+    Token,
 }
 
 impl Resource {
@@ -171,6 +175,8 @@ impl Resource {
             Self::Terminal => "terminal",
             Self::File => "file",
             Self::Snapshot => "snapshot",
+            Self::Project => "project",
+            Self::Token => "token",
             Self::Port => "port",
             Self::Link => "link",
             Self::Connection => "connection",

@@ -4,5 +4,6 @@ mod commands;
 mod daemon;
 mod links;
 mod mcp_servers;
+mod projects;
 mod sandboxes;
 mod snapshots;

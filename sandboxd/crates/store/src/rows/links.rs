@@ -16,6 +16,7 @@ row! {
         expires_at_ms: Option<i64>,
         ended: Option<String>,
         ended_at_ms: Option<i64>,
+        token: Option<String>,
     }
 }
 
@@ -31,6 +32,7 @@ impl From<&LinkRecord> for LinkRow {
             expires_at_ms: link.expires_at_ms,
             ended: link.ended.map(|(end, _)| end.as_str().to_owned()),
             ended_at_ms: link.ended.map(|(_, at_ms)| at_ms),
+            token: link.token.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -53,6 +55,7 @@ impl LinkRow {
             created_at_ms: self.created_at_ms,
             expires_at_ms: self.expires_at_ms,
             ended,
+            token: self.token.map(|id| id.parse().map_err(|_| BadColumn("token"))).transpose()?,
         })
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod daemon;
 pub(crate) mod links;
 pub(crate) mod mcp_servers;
 pub(crate) mod owner;
+pub(crate) mod projects;
 #[cfg(test)]
 mod published;
 pub(crate) mod sandboxes;

@@ -13,6 +13,7 @@ mod database;
 mod error;
 mod links;
 mod mcp_servers;
+mod projects;
 mod sandboxes;
 mod schema;
 mod snapshots;

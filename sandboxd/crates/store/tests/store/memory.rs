@@ -1,5 +1,6 @@
 //! A backend that keeps everything in memory. It shows that the contract assumes nothing of SQLite.
 
+mod project_table;
 mod snapshot_table;
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,10 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId};
+use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
-use sandboxd_model::{CommandRecord, Ended, Orphan, RestoreRecord, SandboxRecord, SnapshotRecord, Stage};
+use sandboxd_model::{
+    CommandRecord, Ended, Orphan, ProjectName, ProjectRecord, RestoreRecord, SandboxRecord, SnapshotRecord,
+    Stage, TokenRecord,
+};
 use sandboxd_store::{
     Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, McpServerTable,
     SandboxTable, Store, Written,
@@ -59,6 +63,8 @@ struct Tables {
     mcp_servers: BTreeMap<(SandboxId, String), McpServerRecord>,
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
     restores: BTreeMap<SandboxId, RestoreRecord>,
+    projects: BTreeMap<ProjectName, ProjectRecord>,
+    tokens: BTreeMap<TokenId, TokenRecord>,
     orphans: Vec<Orphan>,
     identity: Identity,
     snapshot_store: Option<String>,

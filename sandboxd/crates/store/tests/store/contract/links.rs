@@ -36,5 +36,6 @@ fn link(number: u16, style: LinkStyle) -> LinkRecord {
         created_at_ms: number.into(),
         expires_at_ms: None,
         ended: None,
+        token: (number == 1).then(|| "tok_0000000000000001".parse().unwrap()),
     }
 }

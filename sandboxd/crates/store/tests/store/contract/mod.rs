@@ -7,6 +7,7 @@ pub(crate) mod history;
 pub(crate) mod links;
 pub(crate) mod mcp_servers;
 pub(crate) mod outages;
+pub(crate) mod projects;
 pub(crate) mod records;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
@@ -60,6 +61,10 @@ macro_rules! contract {
         }
         contract! { #[tokio::test] $database, mcp_servers:
             a_server_is_written_replaced_and_deleted,
+        }
+        contract! { #[tokio::test] $database, projects:
+            a_project_is_added_once,
+            a_token_is_added_touched_and_removed,
         }
         contract! { #[tokio::test] $database, snapshots:
             a_snapshot_is_added_read_back_and_deleted,

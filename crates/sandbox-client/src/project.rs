@@ -1,0 +1,48 @@
+//! Projects and their tokens.
+
+use http::Method;
+use sandbox_api::project::{
+    CreateProject, CreateToken, Project, ProjectList, TokenCreated, TokenList, WhoAmI,
+};
+use sandbox_api::{Done, TokenId};
+
+use crate::deadlines::{ACT, LOOK};
+use crate::request::json;
+use crate::{Client, Error};
+
+impl Client {
+    /// Returns whom the client's token belongs to, and what it permits.
+    pub async fn whoami(&self) -> Result<WhoAmI, Error> {
+        json(self.request(Method::GET, "/v1/whoami"), LOOK).await
+    }
+
+    /// Returns a page of projects, in the order of their names.
+    pub async fn projects(&self, cursor: Option<&str>) -> Result<ProjectList, Error> {
+        let query: Vec<_> = cursor.map(|cursor| ("cursor", cursor)).into_iter().collect();
+        json(self.request(Method::GET, "/v1/projects").query(&query), LOOK).await
+    }
+
+    /// Creates a project. Safe to repeat.
+    pub async fn create_project(&self, name: &str) -> Result<Project, Error> {
+        let body = CreateProject { name: name.to_owned() };
+        json(self.post("/v1/projects", &body), ACT).await
+    }
+
+    /// Returns a page of tokens of a project, in the order of their ids.
+    pub async fn tokens(&self, project: &str, cursor: Option<&str>) -> Result<TokenList, Error> {
+        let path = format!("/v1/projects/{project}/tokens");
+        let query: Vec<_> = cursor.map(|cursor| ("cursor", cursor)).into_iter().collect();
+        json(self.request(Method::GET, &path).query(&query), LOOK).await
+    }
+
+    /// Creates a token of a project. Not safe to repeat: each call creates another one.
+    pub async fn create_token(&self, project: &str, request: &CreateToken) -> Result<TokenCreated, Error> {
+        let path = format!("/v1/projects/{project}/tokens");
+        json(self.post(&path, request), ACT).await
+    }
+
+    /// Revokes a token. Safe to repeat.
+    pub async fn revoke_token(&self, project: &str, token: &TokenId) -> Result<Done, Error> {
+        json(self.request(Method::DELETE, &format!("/v1/projects/{project}/tokens/{token}")), ACT).await
+    }
+}

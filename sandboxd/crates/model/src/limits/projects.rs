@@ -1,0 +1,21 @@
+//! Limits of projects and their tokens.
+
+use std::ops::RangeInclusive;
+
+/// Maximum number of projects.
+pub const MAX_PROJECTS: usize = 10_000;
+
+/// Maximum number of tokens of a project, without those that have expired.
+pub const MAX_TOKENS: usize = 1_000;
+
+/// Maximum length of the name of a token in characters.
+pub const MAX_TOKEN_NAME: usize = 200;
+
+/// How long a token is valid, in milliseconds: a second to ten years.
+pub const TOKEN_TTL_MS: RangeInclusive<u64> = 1_000..=10 * 365 * 24 * 60 * 60 * 1000;
+
+/// Projects or tokens of a page if the request does not say how many.
+pub const DEFAULT_PROJECT_PAGE: u32 = 100;
+
+/// Maximum number of projects or tokens of a page.
+pub const MAX_PROJECT_PAGE: u32 = 1_000;

@@ -1,0 +1,190 @@
+//! Handlers for projects and their tokens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Extensions;
+use listen::slot::ConnectionSlot;
+use sandbox_api::project::{
+    CreateProject, CreateToken, Project, ProjectList, Token, TokenCreated, TokenList, WhoAmI,
+};
+use sandbox_api::{Done, TokenId};
+
+use super::body::Json;
+use super::caller::{Manager, Operator, Reader};
+use super::denial::time;
+use super::error::Result;
+use super::openapi::InProject;
+use super::openapi::answers::*;
+use super::params::{self, Params, Path};
+use crate::model::field::checked;
+use crate::model::token::is_name;
+use crate::model::{
+    FieldError, Principal, ProjectName, ProjectRecord, Refusal, Resource, Scopes, TokenRecord, limits,
+};
+use crate::service::{Access, Authorized, NewToken};
+
+/// Show whom the token belongs to.
+///
+/// Returns the project, the subject and the scopes of the token of this request.
+#[utoipa::path(get, path = "/v1/whoami", operation_id = "whoAmI", tag = "projects",
+    responses((status = 200, body = WhoAmI)))]
+pub(super) async fn whoami(Reader(access): Reader) -> Json<WhoAmI> {
+    let Principal { owner, scopes, token, is_operator, .. } = access.principal();
+    Json(WhoAmI {
+        project: owner.project.to_string(),
+        subject: owner.subject.as_ref().map(ToString::to_string),
+        scopes: names(*scopes),
+        token: token.to_string(),
+        operator: *is_operator,
+    })
+}
+
+/// List projects.
+///
+/// Returns the projects sorted by name. Only the operator sees others than its own.
+#[utoipa::path(get, path = "/v1/projects", operation_id = "listProjects", tag = "projects",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Maximum number, default 100."),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page.")),
+    responses((status = 200, body = ProjectList), ByQuery))]
+pub(super) async fn list(Manager(access): Manager, query: Params) -> Result<Json<ProjectList>> {
+    let limit = limit_of(&query)?;
+    let after = query.get("cursor").map(|cursor| cursor.parse::<ProjectName>()).transpose();
+    let after = after.map_err(|_| super::snapshot::bad_cursor())?;
+    let (found, more) = access.projects().list(access.principal(), after.as_ref(), limit);
+    let projects: Vec<Project> = found.into_iter().map(project_to_wire).collect();
+    let last = projects.last().map(|project| project.name.clone());
+    Ok(Json(ProjectList { next_cursor: last.filter(|_| more), projects }))
+}
+
+/// Create a project.
+///
+/// Only the operator can create projects. Idempotent: returns the project if it exists.
+#[utoipa::path(post, path = "/v1/projects", operation_id = "createProject", tag = "projects",
+    request_body = CreateProject, responses((status = 200, body = Project), ByBody))]
+pub(super) async fn create(
+    Operator(access, proof): Operator,
+    Json(request): Json<CreateProject>,
+) -> Result<Json<Project>> {
+    let name = request.name.parse().map_err(|error: FieldError| FieldError::new("name", error.problem))?;
+    Ok(Json(project_to_wire(access.projects().create(name, &proof).await?)))
+}
+
+/// List tokens of a project.
+///
+/// Returns the tokens sorted by id, without their secrets. Those that have expired are listed for a day at least. A token
+/// with a subject sees only the tokens of this subject.
+#[utoipa::path(get, path = "/v1/projects/{project}/tokens", operation_id = "listTokens", tag = "projects",
+    params(InProject,
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Maximum number, default 100."),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the previous page.")),
+    responses((status = 200, body = TokenList), ByName, ByQuery))]
+pub(super) async fn list_tokens(
+    Manager(access): Manager,
+    Path(project): Path<String>,
+    query: Params,
+) -> Result<Json<TokenList>> {
+    let limit = limit_of(&query)?;
+    let after = query.get("cursor").map(|cursor| cursor.parse::<TokenId>()).transpose();
+    let after = after.map_err(|_| super::snapshot::bad_cursor())?;
+    let project = project_of(&access, &project)?;
+    let (found, more) = access.projects().list_tokens(&project, access.principal(), after.as_ref(), limit);
+    let tokens: Vec<Token> = found.into_iter().map(to_wire).collect();
+    let last = tokens.last().map(|token| token.token_id.to_string());
+    Ok(Json(TokenList { next_cursor: last.filter(|_| more), tokens }))
+}
+
+/// Create a token of a project.
+///
+/// Returns the token. Only a keyed hash of it is stored, so it is never returned again. It permits no more than the token
+/// of this request, and does not outlive it.
+#[utoipa::path(post, path = "/v1/projects/{project}/tokens", operation_id = "createToken", tag = "projects",
+    params(InProject), request_body = CreateToken,
+    responses((status = 200, body = TokenCreated), ByName, ByBody))]
+pub(super) async fn create_token(
+    Manager(access): Manager,
+    Path(project): Path<String>,
+    Json(request): Json<CreateToken>,
+) -> Result<Json<TokenCreated>> {
+    let new = new_token_of(request, access.principal())?;
+    let project = project_of(&access, &project)?;
+    let (token, record) = access.projects().create_token(&project, access.principal(), new).await?;
+    Ok(Json(TokenCreated { token: token.expose(), properties: to_wire(record) }))
+}
+
+/// Revoke a token.
+///
+/// From here on, requests with it fail, and its open connections and preview links are closed. Idempotent: succeeds if the
+/// token does not exist.
+#[utoipa::path(delete, path = "/v1/projects/{project}/tokens/{tokenId}", operation_id = "revokeToken",
+    tag = "projects", params(InProject, ("tokenId" = String, Path, description = "Id of the token: `tok_…`.")),
+    responses((status = 200, body = Done), ByName))]
+pub(super) async fn revoke_token(
+    Manager(access): Manager,
+    Path((project, token)): Path<(String, String)>,
+    extensions: Extensions,
+) -> Result<Json<Done>> {
+    let project = project_of(&access, &project)?;
+    // A malformed id names no token, so there is nothing to revoke.
+    if let Ok(token) = token.parse() {
+        if access.principal().token_id.as_ref() == Some(&token)
+            && let Some(slot) = extensions.get::<Arc<ConnectionSlot>>()
+        {
+            // This connection has to stay open for the response.
+            slot.clear_holder();
+        }
+        access.revoke_token(&project, access.principal(), &token).await?;
+    }
+    Ok(Json(Done::OK))
+}
+
+fn project_of(access: &Access, name: &str) -> Result<Authorized<ProjectName>> {
+    // No project has a malformed name.
+    let name = name.parse().map_err(|_| Refusal::NotFound(Resource::Project))?;
+    Ok(access.project(name)?)
+}
+
+/// The subject of a principal with one is the default, because it cannot create tokens of others.
+fn new_token_of(request: CreateToken, by: &Principal) -> Result<NewToken> {
+    if request.name.as_deref().is_some_and(|name| !is_name(name)) {
+        let problem =
+            format!("must have 1 to {} characters, none of them a control character", limits::MAX_TOKEN_NAME);
+        return Err(FieldError::new("name", problem).into());
+    }
+    let ttl = |ms: u64| checked("ttlMs", ms, limits::TOKEN_TTL_MS).map(Duration::from_millis);
+    let subject = request.subject.map(|subject| subject.parse()).transpose()?;
+    let scopes = request.scopes.as_ref().map(|names| Scopes::parse(names.iter().map(String::as_str)));
+    Ok(NewToken {
+        name: request.name,
+        subject: subject.or_else(|| by.owner.subject.clone()),
+        scopes: scopes.transpose()?.unwrap_or(Scopes::USE),
+        ttl: request.ttl_ms.map(ttl).transpose()?,
+    })
+}
+
+fn limit_of(query: &Params) -> Result<usize> {
+    let limit = params::optional(query, "limit", "a number")?.unwrap_or(limits::DEFAULT_PROJECT_PAGE);
+    Ok(checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PROJECT_PAGE))? as usize)
+}
+
+fn names(scopes: Scopes) -> Vec<String> {
+    scopes.names().into_iter().map(str::to_owned).collect()
+}
+
+fn project_to_wire(record: ProjectRecord) -> Project {
+    Project { name: record.name.to_string(), created_at: time(record.created_at_ms) }
+}
+
+fn to_wire(record: TokenRecord) -> Token {
+    Token {
+        token_id: record.id,
+        project: record.owner.project.to_string(),
+        name: record.name,
+        subject: record.owner.subject.map(|subject| subject.to_string()),
+        scopes: names(record.scopes),
+        created_at: time(record.created_at_ms),
+        expires_at: record.expires_at_ms.map(time),
+        last_used_at: record.last_used_ms.map(time),
+    }
+}

@@ -1,0 +1,123 @@
+//! Projects and their tokens: who may use the daemon besides the operator.
+//!
+//! All tokens are in memory, because each request is checked against them. A token is revoked in memory first: it ends at
+//! once, also if the store cannot be written. Then the caller gets an error and has to try again, because a restart would
+//! make the token valid again.
+
+mod issued;
+mod tokens;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use sandbox_api::TokenId;
+use tokio::sync::Mutex;
+
+use self::issued::Issued;
+pub use self::tokens::NewToken;
+use super::{ByOperator, Context, Error};
+use crate::model::{Instance, Principal, ProjectName, ProjectRecord, Refusal, limits};
+use crate::service::clock::now_ms;
+use crate::store::Store;
+
+/// Open connections, which end with their token.
+pub trait Connections: fmt::Debug + Send + Sync {
+    /// Closes those on which a request with this token is served.
+    fn close_of(&self, token: &TokenId);
+}
+
+/// Creates projects and tokens, and checks tokens.
+#[derive(Debug)]
+pub struct Projects {
+    store: Arc<Store>,
+    instance: Arc<Instance>,
+    projects: RwLock<BTreeMap<ProjectName, ProjectRecord>>,
+    tokens: RwLock<BTreeMap<TokenId, Arc<Issued>>>,
+    /// Held while a project or a token is added or removed.
+    changing: Mutex<()>,
+    connections: OnceLock<Weak<dyn Connections>>,
+}
+
+impl Projects {
+    pub(in crate::service) async fn new(context: &Context) -> Result<Self, Error> {
+        let store = Arc::clone(&context.store);
+        let default = ProjectRecord { name: ProjectName::default(), created_at_ms: now_ms() };
+        store.add_project(&default).await?;
+        let projects = store.projects().await?.into_iter().map(|found| (found.name.clone(), found));
+        let tokens = store.tokens().await?.into_iter().map(|found| (found.id.clone(), Issued::new(found)));
+        Ok(Self {
+            projects: RwLock::new(projects.collect()),
+            tokens: RwLock::new(tokens.collect()),
+            instance: Arc::clone(&context.instance),
+            store,
+            changing: Mutex::default(),
+            connections: OnceLock::new(),
+        })
+    }
+
+    /// Sets the connections that end with their token. Later calls have no effect.
+    pub fn set_connections(&self, connections: Weak<dyn Connections>) {
+        let _ = self.connections.set(connections);
+    }
+
+    /// Creates a project. Idempotent: returns one with the same name.
+    pub async fn create(&self, name: ProjectName, _: &ByOperator) -> Result<ProjectRecord, Error> {
+        self.add(name).await
+    }
+
+    async fn add(&self, name: ProjectName) -> Result<ProjectRecord, Error> {
+        let _changing = self.changing.lock().await;
+        if let Some(found) = self.projects().get(&name) {
+            return Ok(found.clone());
+        }
+        if self.projects().len() >= limits::MAX_PROJECTS {
+            let value = limits::MAX_PROJECTS as u64;
+            return Err(Refusal::LimitReached { limit: "projects".into(), value }.into());
+        }
+        let record = ProjectRecord { name: name.clone(), created_at_ms: now_ms() };
+        self.store.add_project(&record).await?;
+        write(&self.projects).insert(name, record.clone());
+        Ok(record)
+    }
+
+    /// Adds the projects of sandboxes that were restored from the engine, because the database was lost.
+    pub(in crate::service) async fn add_missing(&self, of: BTreeSet<ProjectName>) -> Result<(), Error> {
+        for name in of {
+            self.add(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Up to `limit` projects that a principal can see, in the order of their names, after one of them, and whether there
+    /// are more. Only the operator sees others than its own.
+    pub fn list(
+        &self,
+        by: &Principal,
+        after: Option<&ProjectName>,
+        limit: usize,
+    ) -> (Vec<ProjectRecord>, bool) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let projects = self.projects();
+        let mut found = projects
+            .range::<ProjectName, _>((from, Bound::Unbounded))
+            .map(|(_, project)| project)
+            .filter(|project| by.is_operator || project.name == by.owner.project);
+        let page = found.by_ref().take(limit).cloned().collect();
+        (page, found.next().is_some())
+    }
+
+    /// Whether there is a project with this name.
+    pub(in crate::service) fn exists(&self, name: &ProjectName) -> bool {
+        self.projects().contains_key(name)
+    }
+
+    fn projects(&self) -> RwLockReadGuard<'_, BTreeMap<ProjectName, ProjectRecord>> {
+        self.projects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
