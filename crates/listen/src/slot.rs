@@ -111,7 +111,7 @@ impl ConnectionSlot {
         is_new
     }
 
-    /// Notes that the request that is served now is of nobody whose connections are closed.
+    /// Notes that the request that is served now is of a client whose connections are not tracked.
     pub fn clear_holder(&self) {
         *lock(&self.holder) = None;
     }

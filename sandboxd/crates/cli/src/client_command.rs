@@ -15,6 +15,7 @@ use crate::logs::{LogsArgs, logs};
 use crate::mcp_server::{McpArgs, mcp};
 use crate::network::{NetworkArgs, network};
 use crate::preview::{PreviewArgs, preview};
+use crate::project::{ProjectArgs, TokenArgs, WhoAmIArgs, project, token, whoami};
 use crate::prune::{PruneArgs, prune};
 use crate::ps::{PsArgs, ps};
 use crate::run::{RunArgs, run};
@@ -56,6 +57,10 @@ pub enum ClientCommand {
     Stop(StopArgs),
     Park(ParkArgs),
     Prune(PruneArgs),
+    Project(ProjectArgs),
+    Token(TokenArgs),
+    #[command(name = "whoami")]
+    WhoAmI(WhoAmIArgs),
     AcceptEngine(AcceptEngineArgs),
 }
 
@@ -88,6 +93,9 @@ impl ClientCommand {
             Self::Stop(args) => stop(args, config).boxed_local(),
             Self::Park(args) => park(args, config).boxed_local(),
             Self::Prune(args) => prune(args, config).boxed_local(),
+            Self::Project(args) => project(args, config).boxed_local(),
+            Self::Token(args) => token(args, config).boxed_local(),
+            Self::WhoAmI(args) => whoami(args, config).boxed_local(),
             Self::AcceptEngine(args) => accept_engine(args, config).boxed_local(),
         }
     }

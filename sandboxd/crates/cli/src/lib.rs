@@ -22,6 +22,7 @@ mod orphan;
 mod output;
 mod preview;
 mod progress;
+mod project;
 mod prune;
 mod ps;
 mod raw_mode;

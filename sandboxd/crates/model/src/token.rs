@@ -34,7 +34,7 @@ pub struct TokenRecord {
     pub last_used_ms: Option<i64>,
 }
 
-/// The keyed hash of a token's secret. Without the instance's key, nobody can check a guess of the secret.
+/// The keyed hash of a token's secret. A guess of the secret cannot be checked without the instance's key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenDigest([u8; 32]);
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_tokens() {
+    fn other_texts_are_rejected() {
         let secret = "ab".repeat(SECRET_BYTES);
         let id = "0123456789abcdef";
         assert!(TokenText::parse(format!("sbt_{id}_{secret}").as_bytes()).is_some());

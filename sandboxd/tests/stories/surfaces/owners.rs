@@ -1,4 +1,4 @@
-//! Surfaces with project tokens: nobody reaches the sandboxes of another owner, and a revoked token reaches nothing.
+//! Surfaces with project tokens: the sandboxes of another owner are out of reach, and a revoked token reaches nothing.
 
 use sandbox_api::project::{CreateToken, TokenCreated};
 use serde_json::json;
