@@ -49,6 +49,9 @@ def is_missing(exchange):
     if resource == "snapshot":
         named = [path.get("snapshotId"), exchange.named("query", "from"), named_in_body(exchange)]
         return any(snapshot is not None and not daemon.has_snapshot(snapshot) for snapshot in named)
+    if resource == "project":
+        projects = daemon.get("/v1/projects?limit=1000")["projects"]
+        return "project" in path and path["project"] not in [project["name"] for project in projects]
     if resource == "orphan":
         orphans = daemon.get("/v1/orphans")["orphans"]
         return exchange.operation == "removeOrphan" and path["name"] not in [orphan["name"] for orphan in orphans]
@@ -258,6 +261,18 @@ def is_no_export(exchange):
 def is_no_cursor(exchange):
     cursor = exchange.query.get("cursor")
     return cursor is not None and not syntax.is_cursor_of_snapshots(cursor)
+
+
+@legal(400, "listProjects")
+def is_no_cursor_of_projects(exchange):
+    cursor = exchange.query.get("cursor")
+    return cursor is not None and not syntax.is_name_of_project(cursor)
+
+
+@legal(400, "listTokens")
+def is_no_cursor_of_tokens(exchange):
+    cursor = exchange.query.get("cursor")
+    return cursor is not None and not syntax.is_id_of_token(cursor)
 
 
 @legal(400, "compareSnapshots")

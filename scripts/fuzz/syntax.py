@@ -66,6 +66,14 @@ def is_cursor_of_snapshots(cursor):
     return found is not None and int(found[1]) < 1 << 63
 
 
+def is_name_of_project(text):
+    return len(text) <= 63 and re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", text) is not None
+
+
+def is_id_of_token(text):
+    return re.fullmatch(r"tok_[A-Za-z0-9]{16,64}", text) is not None
+
+
 def is_too_long(text):
     """Characters are counted in the schema, and bytes by the daemon."""
     return len(text.encode(errors="surrogatepass")) > MAX_PATTERN_BYTES

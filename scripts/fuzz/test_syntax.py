@@ -37,6 +37,15 @@ class Cursors(unittest.TestCase):
         for cursor in ["", "7", SNAPSHOT, f"7-{SNAPSHOT}\n", "7-snap_a"]:
             self.assertFalse(syntax.is_cursor_of_snapshots(cursor), cursor)
 
+    def test_names_of_projects_and_ids_of_tokens(self):
+        for name in ["a", "0", "a-b", "a" * 63]:
+            self.assertTrue(syntax.is_name_of_project(name), name)
+        for name in ["", "-a", "a-", "A", "a\n", "é", "a" * 64]:
+            self.assertFalse(syntax.is_name_of_project(name), name)
+        self.assertTrue(syntax.is_id_of_token("tok_" + "0" * 16))
+        for token in ["", "tok_", "tok_" + "0" * 15, "tok_" + "0" * 16 + "\n", "sbt_" + "0" * 16]:
+            self.assertFalse(syntax.is_id_of_token(token), token)
+
 
 class Searches(unittest.TestCase):
     def test_a_text_is_a_query(self):

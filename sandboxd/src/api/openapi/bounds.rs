@@ -202,7 +202,7 @@ fn project_name() -> Value {
 
 /// A control character is not allowed.
 fn token_name() -> Value {
-    json!({ "minLength": 1, "maxLength": MAX_TOKEN_NAME, "pattern": r"^\P{Cc}*$" })
+    json!({ "minLength": 1, "maxLength": MAX_TOKEN_NAME, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$" })
 }
 
 fn subject() -> Value {
