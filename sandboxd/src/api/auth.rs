@@ -87,10 +87,10 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     let given = Given::of(request.headers(), by_browser);
     let takes_tool_tokens = by_surface || request.extensions().get::<OfSurface>().is_some();
     let principal = given.principal(&state).filter(|found| takes_tool_tokens || !found.is_for_tools);
+    let principal = principal.filter(|found| note(&state, request.extensions(), found));
     if is_open(path) || principal.is_some() || (given.is_nothing() && is_late(&request)) {
         drop(given);
         if let Some(principal) = principal {
-            note(&state, request.extensions(), &principal);
             request.extensions_mut().insert(principal);
         }
         return next.run(request).await;
@@ -112,30 +112,32 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
     response
 }
 
-/// Checks a token that a surface received after the head of a request, and returns who has it. `of` are the extensions of
+/// Checks a token that a surface received after the head of a request, and returns its principal. `of` are the extensions of
 /// the request. The result reveals only that a token is wrong, so failures are counted and not delayed.
 pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Option<Arc<Principal>> {
     let given = Given { tokens: vec![token.as_bytes().into()], is_repeated: false };
     let principal = if token.is_empty() { None } else { given.principal(state) };
-    match &principal {
-        Some(principal) => note(state, of, principal),
-        None => {
-            state.service.metrics().auth_failed();
-            // The response is the same whether or not the client has used up its guesses.
-            let _ = state.throttle.failed(peer_of(of));
-        }
+    let principal = principal.filter(|found| note(state, of, found));
+    if principal.is_none() {
+        state.service.metrics().auth_failed();
+        // The response is the same whether or not the client has used up its guesses.
+        let _ = state.throttle.failed(peer_of(of));
     }
     principal
 }
 
-/// Notes on the connection of a request who sends it.
-fn note(state: &ApiState, of: &Extensions, principal: &Principal) {
-    let Some(slot) = of.get::<Arc<ConnectionSlot>>() else { return };
-    slot.mark_authenticated();
-    match &principal.token_id {
-        Some(token) => state.connections.note(token, slot),
-        None => slot.clear_holder(),
+/// Notes on the connection of a request which token it has. Returns false if the token was revoked meanwhile, after the
+/// connections of the token were closed.
+fn note(state: &ApiState, of: &Extensions, principal: &Principal) -> bool {
+    let slot = of.get::<Arc<ConnectionSlot>>();
+    if let Some(slot) = slot {
+        slot.mark_authenticated();
+        match &principal.token_id {
+            Some(token) => state.connections.note(token, slot),
+            None => slot.clear_holder(),
+        }
     }
+    principal.token_id.as_ref().is_none_or(|token| state.service.projects().is_valid(token))
 }
 
 /// Address of the client. Requests without one share a single counter.
@@ -178,7 +180,7 @@ impl<'a> Given<'a> {
         self.tokens.is_empty() && !self.is_repeated
     }
 
-    /// Who has the token, if the request has one and no other.
+    /// Principal of the token, if the request has one and no other.
     fn principal(&self, state: &ApiState) -> Option<Arc<Principal>> {
         if self.is_right(&state.token) {
             return Some(Arc::clone(&state.operator));

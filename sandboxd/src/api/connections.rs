@@ -27,7 +27,10 @@ impl TokenConnections {
         if of_token.len() >= TIDY_FROM && of_token.len().is_power_of_two() {
             of_token.retain(|slot| slot.strong_count() > 0);
         }
-        of_token.push(Arc::downgrade(slot));
+        // A client may use its tokens in turn.
+        if !of_token.iter().any(|known| known.as_ptr() == Arc::as_ptr(slot)) {
+            of_token.push(Arc::downgrade(slot));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, Vec<Weak<ConnectionSlot>>>> {

@@ -16,7 +16,7 @@ use crate::service::{Connections, Service};
 pub struct ApiState {
     pub(super) service: Arc<Service>,
     pub(super) token: AdminToken,
-    /// Who has it.
+    /// Principal of this token.
     pub(super) operator: Arc<Principal>,
     /// Tokens that may only use surfaces.
     pub(super) tool_tokens: ToolTokens,

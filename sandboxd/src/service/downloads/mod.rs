@@ -67,7 +67,7 @@ impl Downloads {
         grant.expires_at_ms <= now_ms()
     }
 
-    /// Begins a download of a visitor who has the link.
+    /// Begins a download through a link.
     pub fn begin(&self, grant: &DownloadGrant) -> Result<DownloadPermit, Error> {
         let permit = self.lifecycle.find(&grant.sandbox)?.download()?;
         Ok(DownloadPermit { sandbox: Authorized::new(grant.sandbox.clone()), _permit: permit })

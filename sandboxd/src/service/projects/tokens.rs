@@ -32,7 +32,7 @@ pub struct NewToken {
 }
 
 impl Projects {
-    /// Who has a token, if it is one of a project and valid.
+    /// Principal of a token, if it is one of a project and valid.
     pub fn principal_of(&self, given: &[u8]) -> Option<Arc<Principal>> {
         let given = TokenText::parse(given)?;
         let issued = self.tokens().get(&given.id).cloned()?;
@@ -132,7 +132,7 @@ impl Projects {
     }
 
     /// Whether there is a token with this id that has not expired and was not revoked.
-    pub(in crate::service) fn is_valid(&self, id: &TokenId) -> bool {
+    pub fn is_valid(&self, id: &TokenId) -> bool {
         self.tokens().get(id).is_some_and(|issued| issued.is_valid(now_ms()))
     }
 

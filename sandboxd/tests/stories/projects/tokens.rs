@@ -107,13 +107,13 @@ async fn a_revoked_token_ends_its_streams_terminals_and_links_at_once() {
 
     daemon.client.revoke_token("lab", &token.properties.token_id).await.unwrap();
     let end = async { while let Some(Ok(_)) = stream.next().await {} };
-    timeout(SOON, end).await.expect("the stream goes on");
+    timeout(SOON, end).await.expect("the stream continues");
     let end = async { while let Some(Ok(_)) = attached.next().await {} };
-    timeout(SOON, end).await.expect("the terminal goes on");
+    timeout(SOON, end).await.expect("the terminal continues");
     assert_eq!(code(client.get(&id).await), Some(ErrorCode::Unauthenticated));
     assert_ne!(visit(&link.url).await.status, 200);
     assert_eq!(visit(&lasting.url).await.status, 200);
-    assert!(matches!(kept.next().await, Some(Ok(_))), "a stream of another token goes on");
+    assert!(matches!(kept.next().await, Some(Ok(_))), "a stream of another token continues");
     // What it started is of the sandbox.
     assert!(other.terminals(&id).await.unwrap().terminals.len() == 1);
     daemon.client.revoke_token("lab", &token.properties.token_id).await.unwrap();
