@@ -151,6 +151,7 @@ async fn serve(
 
     let state = ApiState::new(
         Arc::clone(&service),
+        &instance,
         token.clone(),
         config.tool_tokens.clone(),
         config.allowed_hosts.clone(),

@@ -56,7 +56,6 @@ impl IdleConnections {
             body_bytes: AtomicU64::new(0),
             head_error: OnceLock::new(),
             is_upgraded: AtomicBool::new(false),
-            holder: Mutex::default(),
             evicted: CancellationToken::new(),
         };
         slot.become_idle();
@@ -95,32 +94,10 @@ pub struct ConnectionSlot {
     body_bytes: AtomicU64,
     head_error: OnceLock<&'static str>,
     is_upgraded: AtomicBool,
-    /// Whose request was served last.
-    holder: Mutex<Option<Box<str>>>,
     evicted: CancellationToken,
 }
 
 impl ConnectionSlot {
-    /// Notes whose request is served now. Returns false if it was the last one's too.
-    pub fn set_holder(&self, holder: &str) -> bool {
-        let mut held = lock(&self.holder);
-        let is_new = held.as_deref() != Some(holder);
-        if is_new {
-            *held = Some(holder.into());
-        }
-        is_new
-    }
-
-    /// Notes that the request that is served now is of a client whose connections are not tracked.
-    pub fn clear_holder(&self) {
-        *lock(&self.holder) = None;
-    }
-
-    /// Whether the last request was of this one.
-    pub fn is_held_by(&self, holder: &str) -> bool {
-        lock(&self.holder).as_deref() == Some(holder)
-    }
-
     /// Closes the connection, also during a response and after an upgrade. For a handler that enforces its own time limit:
     /// hyper does not poll a response's body while its client does not read.
     pub fn close(&self) {

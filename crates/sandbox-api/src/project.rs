@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::TokenId;
+use crate::{SandboxId, TokenId};
 
 /// A project: sandboxes and snapshots that no other project can see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,4 +130,59 @@ pub struct WhoAmI {
     pub token: String,
     /// Whether it is the operator's token.
     pub operator: bool,
+    /// The only sandbox that the token reaches. Absent if it reaches every one that belongs to its project and subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    /// When the token expires. Absent is never, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Body of `POST /v1/child-tokens`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CreateChildToken {
+    /// Limits the token to what belongs to this person or program of the project: 1 to 256 visible ASCII characters.
+    /// Default: that of the token of this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What the token permits: `read`, `use` (includes `read`) and `manage` (tokens of the project). Default: what the token
+    /// of this request permits, without `manage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+    /// Limits the token to one sandbox. It cannot create others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    /// Time in milliseconds after which the token expires, a day at most. Default: an hour, but not later than the token of
+    /// this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+}
+
+/// Response of `POST /v1/child-tokens`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ChildToken {
+    /// The token: `sbc_…`. It is stored nowhere.
+    pub token: String,
+    /// Its project.
+    pub project: String,
+    /// The person or program that it is limited to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What it permits.
+    pub scopes: Vec<String>,
+    /// The only sandbox that it reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    /// When it expires.
+    pub expires_at: Timestamp,
+}
+
+impl std::fmt::Debug for ChildToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChildToken").field("subject", &self.subject).finish_non_exhaustive()
+    }
 }

@@ -2,7 +2,8 @@
 
 use http::Method;
 use sandbox_api::project::{
-    CreateProject, CreateToken, Project, ProjectList, TokenCreated, TokenList, WhoAmI,
+    ChildToken, CreateChildToken, CreateProject, CreateToken, Project, ProjectList, TokenCreated, TokenList,
+    WhoAmI,
 };
 use sandbox_api::{Done, TokenId};
 
@@ -14,6 +15,11 @@ impl Client {
     /// Returns whom the client's token belongs to, and what it permits.
     pub async fn whoami(&self) -> Result<WhoAmI, Error> {
         json(self.request(Method::GET, "/v1/whoami"), LOOK).await
+    }
+
+    /// Makes a child token of the client's token. Safe to repeat: nothing about one is stored.
+    pub async fn create_child_token(&self, request: &CreateChildToken) -> Result<ChildToken, Error> {
+        json(self.post("/v1/child-tokens", request), LOOK).await
     }
 
     /// Returns a page of projects, in the order of their names.

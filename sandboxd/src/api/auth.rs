@@ -30,6 +30,7 @@ use sandbox_api::TOKEN_HEADER;
 use super::ApiState;
 use super::error::{ApiError, HttpError};
 use super::server::Peer;
+use crate::model::principal::Root;
 use crate::model::{AdminToken, Principal};
 
 /// Routes that need no token.
@@ -126,18 +127,21 @@ pub(super) fn check_late(state: &ApiState, of: &Extensions, token: &str) -> Opti
     principal
 }
 
-/// Notes on the connection of a request which token it has. Returns false if the token was revoked meanwhile, after the
-/// connections of the token were closed.
-fn note(state: &ApiState, of: &Extensions, principal: &Principal) -> bool {
+/// Notes on the connection of a request whose it is. Returns false if the principal is not admitted any more: its
+/// connections may have been closed before this one was noted.
+fn note(state: &ApiState, of: &Extensions, principal: &Arc<Principal>) -> bool {
     let slot = of.get::<Arc<ConnectionSlot>>();
+    // The operator's own tokens end with the daemon.
+    let can_end = !principal.is_operator && principal.root != Root::ToolToken;
     if let Some(slot) = slot {
         slot.mark_authenticated();
-        match &principal.token_id {
-            Some(token) => state.connections.note(token, slot),
-            None => slot.clear_holder(),
+        if can_end {
+            state.connections.note(principal, slot);
+        } else {
+            state.connections.keep(slot);
         }
     }
-    principal.token_id.as_ref().is_none_or(|token| state.service.projects().is_valid(token))
+    !can_end || state.service.projects().admits(principal)
 }
 
 /// Address of the client. Requests without one share a single counter.

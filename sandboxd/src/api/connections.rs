@@ -1,51 +1,56 @@
-//! Connections of project tokens, which end with their token.
+//! Connections of authenticated clients, which end with their token.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use listen::slot::ConnectionSlot;
-use sandbox_api::TokenId;
 
+use crate::model::Principal;
 use crate::service::Connections;
 
-/// Number of connections of a token from which on those that are closed are removed from the list.
-const TIDY_FROM: usize = 16;
-
-/// The connections on which requests with project tokens were served.
+/// The connections on which requests are served whose token can end.
 #[derive(Debug, Default)]
-pub(super) struct TokenConnections(Mutex<HashMap<TokenId, Vec<Weak<ConnectionSlot>>>>);
+pub(super) struct TokenConnections(Mutex<HashMap<usize, Held>>);
+
+#[derive(Debug)]
+struct Held {
+    slot: Weak<ConnectionSlot>,
+    /// Whose request was served last.
+    principal: Arc<Principal>,
+}
 
 impl TokenConnections {
-    /// Notes that a request with this token is served on a connection. Call it for each request: a client may use another
-    /// token for the next one.
-    pub(super) fn note(&self, token: &TokenId, slot: &Arc<ConnectionSlot>) {
-        if !slot.set_holder(token.as_str()) {
-            return;
-        }
-        let mut connections = self.lock();
-        let of_token = connections.entry(token.clone()).or_default();
-        if of_token.len() >= TIDY_FROM && of_token.len().is_power_of_two() {
-            of_token.retain(|slot| slot.strong_count() > 0);
-        }
-        // A client may use its tokens in turn.
-        if !of_token.iter().any(|known| known.as_ptr() == Arc::as_ptr(slot)) {
-            of_token.push(Arc::downgrade(slot));
-        }
+    /// Notes whose request is served on a connection. Call it for each request: a client may use another token for the next
+    /// one.
+    pub(super) fn note(&self, principal: &Arc<Principal>, slot: &Arc<ConnectionSlot>) {
+        // A slot keeps its address as long as there is a reference to it, and a weak one is enough.
+        let held = Held { slot: Arc::downgrade(slot), principal: Arc::clone(principal) };
+        self.lock().insert(key(slot), held);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, Vec<Weak<ConnectionSlot>>>> {
+    /// Notes that a connection stays open, whatever happens to the token of the request that is served on it.
+    pub(super) fn keep(&self, slot: &Arc<ConnectionSlot>) {
+        self.lock().remove(&key(slot));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn key(slot: &Arc<ConnectionSlot>) -> usize {
+    Arc::as_ptr(slot) as usize
+}
+
 impl Connections for TokenConnections {
-    fn close_of(&self, token: &TokenId) {
-        let connections = self.lock().remove(token).unwrap_or_default();
-        for slot in connections.iter().filter_map(Weak::upgrade) {
-            // A later request on it may have had another token.
-            if slot.is_held_by(token.as_str()) {
+    fn close_unless(&self, is_admitted: &dyn Fn(&Principal) -> bool) {
+        self.lock().retain(|_, held| {
+            let Some(slot) = held.slot.upgrade() else { return false };
+            let stays = is_admitted(&held.principal);
+            if !stays {
                 slot.close();
             }
-        }
+            stays
+        });
     }
 }

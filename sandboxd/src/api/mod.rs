@@ -8,6 +8,7 @@ mod auth;
 mod batch;
 mod body;
 mod caller;
+mod child_token;
 mod command;
 mod command_body;
 mod connections;

@@ -65,8 +65,7 @@ pub(super) async fn find(
         let url = host_port.map(|port| published_url(&access, port, hosts::of(&headers)));
         return Ok(Json(PortFound { found: host_port.is_some(), host_port, url }));
     }
-    let Some(link) = access.previews().default_link(&id, port, access.principal().token_id.as_ref()).await?
-    else {
+    let Some(link) = access.previews().default_link(&id, port, access.principal().token_id()).await? else {
         return Ok(Json(PortFound { found: false, host_port: None, url: None }));
     };
     let host_port = link.record().own_port.unwrap_or(access.previews().settings().bind.port());
@@ -91,7 +90,7 @@ pub(super) async fn create_link(
     let request = LinkRequest {
         ttl: request.ttl_ms.map(ttl).transpose()?,
         style: request.style,
-        token: access.principal().token_id.clone(),
+        token: access.principal().token_id().cloned(),
     };
     let link = access.previews().create_link(&id, port, request).await?;
     Ok(Json(to_wire(&access, &link, hosts::of(&headers))))

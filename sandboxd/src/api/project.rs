@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::http::Extensions;
 use listen::slot::ConnectionSlot;
 use sandbox_api::project::{
@@ -10,6 +11,7 @@ use sandbox_api::project::{
 };
 use sandbox_api::{Done, TokenId};
 
+use super::ApiState;
 use super::body::Json;
 use super::caller::{Manager, Operator, Reader};
 use super::denial::time;
@@ -30,13 +32,15 @@ use crate::service::{Access, Authorized, NewToken};
 #[utoipa::path(get, path = "/v1/whoami", operation_id = "whoAmI", tag = "projects",
     responses((status = 200, body = WhoAmI)))]
 pub(super) async fn whoami(Reader(access): Reader) -> Json<WhoAmI> {
-    let Principal { owner, scopes, token, is_operator, .. } = access.principal();
+    let Principal { owner, scopes, token, is_operator, sandbox, expires_at_ms, .. } = access.principal();
     Json(WhoAmI {
         project: owner.project.to_string(),
         subject: owner.subject.as_ref().map(ToString::to_string),
         scopes: names(*scopes),
         token: token.to_string(),
         operator: *is_operator,
+        sandbox_id: sandbox.clone(),
+        expires_at: expires_at_ms.map(time),
     })
 }
 
@@ -122,17 +126,18 @@ pub(super) async fn create_token(
     responses((status = 200, body = Done), ByName))]
 pub(super) async fn revoke_token(
     Manager(access): Manager,
+    State(state): State<ApiState>,
     Path((project, token)): Path<(String, String)>,
     extensions: Extensions,
 ) -> Result<Json<Done>> {
     let project = project_of(&access, &project)?;
     // A malformed id names no token, so there is nothing to revoke.
     if let Ok(token) = token.parse() {
-        if access.principal().token_id.as_ref() == Some(&token)
+        if access.principal().token_id() == Some(&token)
             && let Some(slot) = extensions.get::<Arc<ConnectionSlot>>()
         {
             // This connection has to stay open for the response.
-            slot.clear_holder();
+            state.connections.keep(slot);
         }
         access.revoke_token(&project, access.principal(), &token).await?;
     }
@@ -168,7 +173,7 @@ fn limit_of(query: &Params) -> Result<usize> {
     Ok(checked("limit", u64::from(limit), 1..=u64::from(limits::MAX_PROJECT_PAGE))? as usize)
 }
 
-fn names(scopes: Scopes) -> Vec<String> {
+pub(super) fn names(scopes: Scopes) -> Vec<String> {
     scopes.names().into_iter().map(str::to_owned).collect()
 }
 

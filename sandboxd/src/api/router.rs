@@ -13,9 +13,9 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, command, docs, files, health, hosts, mcp as mcp_server, metrics, network, orphan,
-    port, project, race, request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check,
-    snapshot_file, stdin, surface, terminal, tunnel, verb,
+    ApiState, auth, batch, child_token, command, docs, files, health, hosts, mcp as mcp_server, metrics,
+    network, orphan, port, project, race, request_log, run, sandbox, server, snapshot, snapshot_changes,
+    snapshot_check, snapshot_file, stdin, surface, terminal, tunnel, verb,
 };
 use crate::model::Instance;
 
@@ -80,6 +80,7 @@ fn routes() -> Routes {
         .add("/v1/snapshots:import", routes!(snapshot_file::import))
         .add("/v1/snapshots/{snapshotId}/changes", routes!(snapshot_changes::changes))
         .add("/v1/whoami", routes!(project::whoami))
+        .add("/v1/child-tokens", routes!(child_token::create))
         .add("/v1/projects", routes!(project::list, project::create))
         .add("/v1/projects/{project}/tokens", routes!(project::list_tokens, project::create_token))
         .add("/v1/projects/{project}/tokens/{tokenId}", routes!(project::revoke_token))

@@ -69,6 +69,7 @@ pub(super) async fn list(Reader(access): Reader, params: Params) -> Result<Json<
     let limit = params::optional(&params, "limit", "a number")?.unwrap_or(limits::DEFAULT_PAGE);
     let selection = Selection {
         owner: access.owner().clone(),
+        only: access.only_sandbox().cloned(),
         session_key: params.get("sessionKey").map(|key| key.parse().map_err(FieldError::from)).transpose()?,
         stages: params.get("state").map(|state| stages_of(state)).transpose()?,
         after: params.get("cursor").map(|cursor| cursor_of(cursor)).transpose()?,
@@ -154,7 +155,7 @@ pub(super) async fn delete(User(access): User, Path(id): Path<String>, params: P
             Some(id) => access.sandboxes().delete(&id).await?,
             None => {}
         }
-        if with_snapshots {
+        if with_snapshots && access.reaches(&id) {
             access.snapshots().delete_all_of(access.owner(), &id).await?;
         }
     }
@@ -177,7 +178,7 @@ fn spec_of(request: &CreateSandbox, access: &Access) -> Result<SandboxSpec> {
     }
     let env = env("env", request.env.clone().unwrap_or_default())?;
     Ok(SandboxSpec {
-        owner: access.owner().clone(),
+        owner: access.creator()?.clone(),
         session_key: session_key(&request.session_key)?,
         runtime: runtime_of(request.runtime.as_deref())?,
         image: request.image.clone(),

@@ -61,6 +61,9 @@ pub(super) async fn list(
 ) -> Result<Json<SnapshotList>> {
     let page = Page::of(&query)?;
     let id = params::sandbox(&id)?;
+    if !access.reaches(&id) {
+        return Ok(Json(page.answer(Vec::new())));
+    }
     let records =
         access.snapshots().list(access.owner(), Some(&id), page.before.as_ref(), page.limit + 1).await?;
     Ok(Json(page.answer(records)))
@@ -77,7 +80,8 @@ pub(super) async fn list(
     responses((status = 200, body = SnapshotList), ByQuery))]
 pub(super) async fn list_all(Reader(access): Reader, query: Params) -> Result<Json<SnapshotList>> {
     let page = Page::of(&query)?;
-    let records = access.snapshots().list(access.owner(), None, page.before.as_ref(), page.limit + 1).await?;
+    let of = access.only_sandbox();
+    let records = access.snapshots().list(access.owner(), of, page.before.as_ref(), page.limit + 1).await?;
     Ok(Json(page.answer(records)))
 }
 

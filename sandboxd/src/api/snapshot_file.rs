@@ -48,7 +48,7 @@ pub(super) async fn export(Reader(access): Reader, Path(id): Path<String>) -> Re
 pub(super) async fn import(User(access): User, query: Params, file: Upload) -> Result<Json<Snapshot>> {
     let ttl: Option<u64> = params::optional(&query, "ttlMs", "a number")?;
     let options = ImportOptions {
-        owner: access.owner().clone(),
+        owner: access.creator()?.clone(),
         name: query.get("name").cloned().map(name_of).transpose()?,
         ttl: ttl.map(ttl_of).transpose()?,
     };

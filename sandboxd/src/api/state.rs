@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::connections::TokenConnections;
 use super::hosts::Hosts;
-use crate::model::{AdminToken, Principal, ToolTokens, limits};
+use crate::model::{AdminToken, Instance, Principal, ToolTokens, limits};
 use crate::preview::WRONG_TOKENS;
 use crate::service::{Connections, Service};
 
@@ -32,18 +32,21 @@ impl ApiState {
     /// `tool_tokens` for surfaces.
     pub fn new(
         service: Arc<Service>,
+        instance: &Instance,
         token: AdminToken,
         tool_tokens: ToolTokens,
         allowed_hosts: Vec<String>,
     ) -> Self {
         let connections = Arc::new(TokenConnections::default());
         let ended: Arc<dyn Connections> = connections.clone();
+        let operator = Principal::operator(instance.operator_fingerprint(&token));
         service.projects().set_connections(Arc::downgrade(&ended));
+        service.projects().set_keys(vec![operator.root.clone()]);
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
         Self {
             service,
             token,
-            operator: Arc::new(Principal::operator()),
+            operator: Arc::new(operator),
             tool_tokens,
             connections,
             hosts: Arc::new(Hosts::new(allowed_hosts)),

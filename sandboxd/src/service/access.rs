@@ -31,10 +31,30 @@ impl Access {
         &self.principal.owner
     }
 
+    /// Whom what the principal creates belongs to. Fails if it can reach a single sandbox only.
+    pub fn creator(&self) -> Result<&Owner, Error> {
+        if self.principal.sandbox.is_some() { Err(Error::OneSandboxOnly) } else { Ok(self.owner()) }
+    }
+
+    /// The only sandbox that the principal can reach. `None` is every one of its owner.
+    pub fn only_sandbox(&self) -> Option<&SandboxId> {
+        self.principal.sandbox.as_ref()
+    }
+
+    /// Whether the token of the principal is not for another sandbox.
+    pub fn reaches(&self, id: &SandboxId) -> bool {
+        self.only_sandbox().is_none_or(|only| only == id)
+    }
+
+    /// Whether the principal can see what belongs to a sandbox of an owner.
+    fn covers(&self, id: &SandboxId, owner: &Owner) -> bool {
+        self.owner().covers(owner) && self.reaches(id)
+    }
+
     /// Authorizes a sandbox. One of another owner is reported as not found, like one that does not exist.
     pub fn sandbox(&self, id: SandboxId) -> Result<Authorized<SandboxId>, Error> {
         let sandbox = self.service.lifecycle.find(&id)?;
-        match self.owner().covers(sandbox.owner()) {
+        match self.covers(&id, sandbox.owner()) {
             true => Ok(Authorized::new(id)),
             false => Err(Refusal::NotFound(Resource::Sandbox).into()),
         }
@@ -43,7 +63,7 @@ impl Access {
     /// As [`Self::sandbox`], for what succeeds without a sandbox.
     pub fn sandbox_if_any(&self, id: SandboxId) -> Result<Option<Authorized<SandboxId>>, Error> {
         match self.service.lifecycle.registered(&id) {
-            Some(sandbox) if self.owner().covers(sandbox.owner()) => Ok(Some(Authorized::new(id))),
+            Some(sandbox) if self.covers(&id, sandbox.owner()) => Ok(Some(Authorized::new(id))),
             // Until the start is complete, sandboxes of the previous run may be missing.
             _ => self.service.lifecycle.prepared().map(|_| None),
         }
@@ -61,7 +81,7 @@ impl Access {
     /// Authorizes a snapshot. One of another owner is reported as not found, like one that does not exist.
     pub async fn snapshot(&self, id: SnapshotId) -> Result<Authorized<SnapshotId>, Error> {
         let record = self.service.snapshots.record(&id).await?;
-        match self.owner().covers(&record.owner) {
+        match self.covers(&record.sandbox, &record.owner) {
             true => Ok(Authorized::new(id)),
             false => Err(Refusal::NotFound(Resource::Snapshot).into()),
         }

@@ -62,7 +62,7 @@ pub use self::mcp_servers::{McpServerView, McpServers};
 pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
-pub use self::projects::{Connections, NewToken, Projects};
+pub use self::projects::{Connections, NewChild, NewToken, Projects};
 pub use self::setup::Setup;
 pub use self::snapshots::{
     ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,

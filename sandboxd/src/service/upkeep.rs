@@ -46,7 +46,8 @@ impl Service {
         loop {
             ticks.tick().await;
             self.previews.end_expired_links().await;
-            if self.projects.end_expired() {
+            self.projects.close_ended();
+            if self.projects.note_expired() {
                 self.end_links_of_tokens().await;
             }
             if self.check_engine().is_err() {

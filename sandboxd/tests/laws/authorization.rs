@@ -22,7 +22,7 @@ const PLAIN: [(&str, &str); 4] = [
 ];
 
 /// Methods of the handle that makes authorized ids.
-const CHECKS: [&str; 3] = ["sandbox", "sandbox_if_any", "snapshot"];
+const CHECKS: [&str; 4] = ["reaches", "sandbox", "sandbox_if_any", "snapshot"];
 
 /// Files of the API that reach the service without a principal, and why.
 const WITHOUT_PRINCIPAL: [(&str, &str); 6] = [

@@ -197,11 +197,18 @@ fn row(token: &Token) -> [String; 7] {
 }
 
 fn write_whoami(out: &mut impl Write, found: &WhoAmI) -> io::Result<()> {
-    let WhoAmI { project, subject, scopes, token, operator } = found;
+    let WhoAmI { project, subject, scopes, token, operator, sandbox_id, expires_at } = found;
     let subject = subject.as_deref().map_or_else(|| "the whole project".into(), text::printable);
     writeln!(out, "project  {}", text::printable(project))?;
     writeln!(out, "subject  {subject}")?;
     writeln!(out, "scopes   {}", text::printable(&scopes.join(", ")))?;
     let kind = if *operator { " (the operator's)" } else { "" };
-    writeln!(out, "token    {}{kind}", text::printable(token))
+    writeln!(out, "token    {}{kind}", text::printable(token))?;
+    if let Some(id) = sandbox_id {
+        writeln!(out, "sandbox  {id}")?;
+    }
+    match expires_at {
+        Some(at) => writeln!(out, "expires  {at:.0}"),
+        None => Ok(()),
+    }
 }

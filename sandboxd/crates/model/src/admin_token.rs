@@ -35,6 +35,11 @@ impl AdminToken {
         Self(Arc::new(Kept { length: token.len(), digest: Sha256::digest(token).into(), rolling, hash }))
     }
 
+    /// The SHA-256 of the token.
+    pub(crate) fn digest(&self) -> &[u8; 32] {
+        &self.0.digest
+    }
+
     /// Whether `given` is the token. An empty text is never the token.
     pub fn is(&self, given: &[u8]) -> bool {
         !given.is_empty() && Sha256::digest(given)[..].ct_eq(&self.0.digest).into()

@@ -9,7 +9,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sandbox_api::{LinkId, SandboxId, TokenId};
 use sha2::Sha256;
 
+use super::AdminToken;
 use super::preview::PreviewToken;
+use super::principal::Fingerprint;
 
 /// Bytes of an instance key.
 pub const KEY_BYTES: usize = 32;
@@ -64,6 +66,27 @@ impl Instance {
     /// The authentication of a project token's secret.
     pub fn token_mac(&self, token: &TokenId, secret: &str) -> [u8; 32] {
         mac(&self.key, "token", format!("{token} {secret}"))
+    }
+
+    /// The authentication of what a child token says.
+    pub fn child_mac(&self, claims: &[u8]) -> [u8; 32] {
+        mac(&self.key, "child token", claims)
+    }
+
+    /// What tells the operator's token from a former one.
+    pub fn operator_fingerprint(&self, token: &AdminToken) -> Fingerprint {
+        self.fingerprint("operator", token)
+    }
+
+    /// What tells the key of a trusted front from a former one.
+    pub fn front_fingerprint(&self, key: &AdminToken) -> Fingerprint {
+        self.fingerprint("front", key)
+    }
+
+    fn fingerprint(&self, purpose: &str, of: &AdminToken) -> Fingerprint {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&mac(&self.key, purpose, of.digest())[..16]);
+        Fingerprint(bytes)
     }
 
     /// The secret that the agent of a sandbox must present: 64 hexadecimal digits.

@@ -3,6 +3,7 @@
 mod admin_token;
 mod ca_bundle;
 mod checkpoints;
+mod child_token;
 pub mod command;
 mod digest;
 pub mod disk;
@@ -45,6 +46,7 @@ mod usage;
 pub use admin_token::AdminToken;
 pub use ca_bundle::CaBundle;
 pub use checkpoints::Checkpoints;
+pub use child_token::ChildGrant;
 pub use command::{CommandSpec, Ended, Event, Program};
 pub use digest::RequestDigest;
 pub use disk::{Disk, DiskQuota, Lower};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_api::TokenId;
+use sandbox_api::{SandboxId, TokenId};
 
 use crate::tool_tokens::ADMIN;
 use crate::{FieldError, Owner};
@@ -20,23 +20,46 @@ pub struct Principal {
     pub is_operator: bool,
     /// Whether its token is only for surfaces.
     pub is_for_tools: bool,
-    /// Its project token. `None` for other tokens.
-    pub token_id: Option<TokenId>,
+    /// Where its right comes from. Without that, it ends.
+    pub root: Root,
     /// When its token expires, in milliseconds since the Unix epoch. `None` is never, or not known.
     pub expires_at_ms: Option<i64>,
+    /// The only sandbox that it can reach. `None` is every one of its owner.
+    pub sandbox: Option<SandboxId>,
 }
 
+/// Where the right of a principal comes from. A child token has that of its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Root {
+    /// The operator's token.
+    Operator(Fingerprint),
+    /// A tool token.
+    ToolToken,
+    /// A token of a project.
+    Token(TokenId),
+    /// A JSON Web Token, issued at this time in milliseconds since the Unix epoch. 0 if it does not say when.
+    Jwt(i64),
+    /// The key of a trusted front.
+    Front(Fingerprint),
+}
+
+/// Tells keys apart that the operator sets, so that what comes from a former one ends. It is a keyed hash, so it reveals
+/// nothing about the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 16]);
+
 impl Principal {
-    /// The holder of the operator's token.
-    pub fn operator() -> Self {
+    /// The holder of the operator's token, which has this fingerprint.
+    pub fn operator(fingerprint: Fingerprint) -> Self {
         Self {
             owner: Owner::default(),
             scopes: Scopes::ALL,
             token: ADMIN.into(),
             is_operator: true,
             is_for_tools: false,
-            token_id: None,
+            root: Root::Operator(fingerprint),
             expires_at_ms: None,
+            sandbox: None,
         }
     }
 
@@ -48,8 +71,17 @@ impl Principal {
             token: name.into(),
             is_operator: false,
             is_for_tools: true,
-            token_id: None,
+            root: Root::ToolToken,
             expires_at_ms: None,
+            sandbox: None,
+        }
+    }
+
+    /// The project token that its right comes from.
+    pub fn token_id(&self) -> Option<&TokenId> {
+        match &self.root {
+            Root::Token(id) => Some(id),
+            _ => None,
         }
     }
 }
@@ -121,6 +153,16 @@ impl Scopes {
             0 => Err(FieldError::new("scopes", "must not be empty")),
             _ => Ok(scopes),
         }
+    }
+
+    /// Those without [`Scope::Manage`]. May be empty.
+    pub fn without_manage(self) -> Self {
+        Self(self.0 & !Scope::Manage.bits())
+    }
+
+    /// Whether they permit nothing.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Whether they permit what `scope` does.

@@ -14,7 +14,7 @@ use sandbox_api::health::{Health, Ready};
 use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
 use sandbox_api::port::{CreateLink, Link, PortFound};
-use sandbox_api::project::{CreateProject, CreateToken, TokenCreated, WhoAmI};
+use sandbox_api::project::{ChildToken, CreateChildToken, CreateProject, CreateToken, TokenCreated, WhoAmI};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::snapshot::{
     CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
@@ -200,6 +200,13 @@ fn all() -> Result<Vec<Example>, Error> {
             "tokenId": "tok_0123456789abcdefghijkl", "project": "research", "name": "Ann's laptop",
             "subject": "ann@example.com", "scopes": ["use"], "createdAt": "2026-01-01T12:00:00Z",
             "expiresAt": "2026-01-31T12:00:00Z",
+        }))?,
+        example::<CreateChildToken>(json!({
+            "subject": "ann@example.com", "scopes": ["use"], "ttlMs": 3_600_000,
+        }))?,
+        example::<ChildToken>(json!({
+            "token": format!("sbc_{}", "A".repeat(200)), "project": "research", "subject": "ann@example.com",
+            "scopes": ["use"], "expiresAt": "2026-01-01T13:00:00Z",
         }))?,
         example::<WhoAmI>(json!({
             "project": "research", "subject": "ann@example.com", "scopes": ["use"],

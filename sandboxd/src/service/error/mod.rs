@@ -55,6 +55,8 @@ pub enum Error {
     OperatorOnly,
     /// A new token would permit more than the one that creates it, or expire later.
     TokenTooWide,
+    /// The token is for one sandbox, and the request needs more.
+    OneSandboxOnly,
     /// The daemon cannot publish ports on this host.
     NotPublished,
     /// A directory to replace is not empty.
@@ -161,6 +163,11 @@ impl Error {
             Self::TokenTooWide => PublicError::new(
                 ErrorCode::Forbidden,
                 "a token cannot permit more than the token that creates it, and cannot expire later",
+                json!({}),
+            ),
+            Self::OneSandboxOnly => PublicError::new(
+                ErrorCode::Forbidden,
+                "the token is for one sandbox, and cannot create what does not belong to it",
                 json!({}),
             ),
             Self::NotPublished => PublicError::new(

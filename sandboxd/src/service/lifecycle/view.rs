@@ -62,6 +62,8 @@ pub struct SandboxUsage {
 pub struct Selection {
     /// Only sandboxes that this owner covers.
     pub owner: Owner,
+    /// Only this sandbox.
+    pub only: Option<SandboxId>,
     /// Only the sandbox of this session.
     pub session_key: Option<SessionKey>,
     /// Only sandboxes in one of these stages.
@@ -81,6 +83,7 @@ impl Lifecycle {
             sandbox.with_facts(|facts| {
                 let record = &facts.record;
                 selection.owner.covers(&record.spec.owner)
+                    && selection.only.as_ref().is_none_or(|only| only == sandbox.id())
                     && selection.session_key.as_ref().is_none_or(|key| *key == record.spec.session_key)
                     && selection.stages.as_ref().is_none_or(|stages| stages.contains(&record.stage))
             })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use crate::model::principal::Root;
 use crate::model::{Principal, TokenRecord};
 
 /// A token that is valid or was just revoked.
@@ -11,7 +12,7 @@ pub(super) struct Issued {
     pub(super) record: TokenRecord,
     pub(super) principal: Arc<Principal>,
     pub(super) is_revoked: AtomicBool,
-    /// Whether its connections were closed because it has expired.
+    /// Whether it was noted that it has expired.
     pub(super) has_ended: AtomicBool,
     /// 0 means never.
     pub(super) last_used_ms: AtomicI64,
@@ -55,7 +56,8 @@ fn principal_of(token: &TokenRecord) -> Principal {
         token: token.id.as_str().into(),
         is_operator: false,
         is_for_tools: false,
-        token_id: Some(token.id.clone()),
+        root: Root::Token(token.id.clone()),
         expires_at_ms: token.expires_at_ms,
+        sandbox: None,
     }
 }

@@ -4,6 +4,7 @@
 //! once, also if the store cannot be written. Then the caller gets an error and has to try again, because a restart would
 //! make the token valid again.
 
+mod children;
 mod issued;
 mod tokens;
 
@@ -15,17 +16,19 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 use sandbox_api::TokenId;
 use tokio::sync::Mutex;
 
+pub use self::children::NewChild;
 use self::issued::Issued;
 pub use self::tokens::NewToken;
 use super::{ByOperator, Context, Error};
+use crate::model::principal::Root;
 use crate::model::{Instance, Principal, ProjectName, ProjectRecord, Refusal, limits};
 use crate::service::clock::now_ms;
 use crate::store::Store;
 
 /// Open connections, which end with their token.
 pub trait Connections: fmt::Debug + Send + Sync {
-    /// Closes those on which a request with this token is served.
-    fn close_of(&self, token: &TokenId);
+    /// Closes those on which a request of a principal is served that is not admitted any more.
+    fn close_unless(&self, is_admitted: &dyn Fn(&Principal) -> bool);
 }
 
 /// Creates projects and tokens, and checks tokens.
@@ -38,6 +41,8 @@ pub struct Projects {
     /// Held while a project or a token is added or removed.
     changing: Mutex<()>,
     connections: OnceLock<Weak<dyn Connections>>,
+    /// The operator's keys of this run. What comes from former ones ends.
+    keys: OnceLock<Vec<Root>>,
 }
 
 impl Projects {
@@ -54,12 +59,44 @@ impl Projects {
             store,
             changing: Mutex::default(),
             connections: OnceLock::new(),
+            keys: OnceLock::new(),
         })
     }
 
     /// Sets the connections that end with their token. Later calls have no effect.
     pub fn set_connections(&self, connections: Weak<dyn Connections>) {
         let _ = self.connections.set(connections);
+    }
+
+    /// Sets the operator's keys, from which child tokens may come. Later calls have no effect.
+    pub fn set_keys(&self, keys: Vec<Root>) {
+        let _ = self.keys.set(keys);
+    }
+
+    /// Principal of a token that the operator has not set, if it is valid.
+    pub fn principal_of(&self, given: &[u8]) -> Option<Arc<Principal>> {
+        self.principal_of_token(given).or_else(|| self.principal_of_child(given))
+    }
+
+    /// Whether requests of a principal are still served: its token has not expired, and was not revoked.
+    pub fn admits(&self, principal: &Principal) -> bool {
+        let is_in_time = principal.expires_at_ms.is_none_or(|end| now_ms() < end);
+        is_in_time
+            && match &principal.root {
+                Root::Token(id) => self.is_valid(id),
+                Root::ToolToken => true,
+                Root::Operator(_) | Root::Front(_) => {
+                    self.keys.get().is_some_and(|keys| keys.contains(&principal.root))
+                }
+                Root::Jwt(_) => false,
+            }
+    }
+
+    /// Closes the connections of principals that are not admitted any more.
+    pub(in crate::service) fn close_ended(&self) {
+        if let Some(connections) = self.connections.get().and_then(Weak::upgrade) {
+            connections.close_unless(&|principal| self.admits(principal));
+        }
     }
 
     /// Creates a project. Idempotent: returns one with the same name.

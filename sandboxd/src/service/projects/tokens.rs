@@ -33,7 +33,7 @@ pub struct NewToken {
 
 impl Projects {
     /// Principal of a token, if it is one of a project and valid.
-    pub fn principal_of(&self, given: &[u8]) -> Option<Arc<Principal>> {
+    pub(super) fn principal_of_token(&self, given: &[u8]) -> Option<Arc<Principal>> {
         let given = TokenText::parse(given)?;
         let issued = self.tokens().get(&given.id).cloned()?;
         let now_ms = now_ms();
@@ -124,7 +124,7 @@ impl Projects {
         let found = self.tokens().get(id).cloned();
         let Some(issued) = found.filter(|issued| is_of(issued, project, by)) else { return Ok(()) };
         issued.is_revoked.store(true, Ordering::Release);
-        self.close_connections(id);
+        self.close_ended();
         let _changing = self.changing.lock().await;
         self.store.remove_token(id).await?;
         write(&self.tokens).remove(id);
@@ -136,16 +136,13 @@ impl Projects {
         self.tokens().get(id).is_some_and(|issued| issued.is_valid(now_ms()))
     }
 
-    /// Closes the connections of tokens that have expired since the last call. Returns whether there are any.
-    pub(in crate::service) fn end_expired(&self) -> bool {
+    /// Whether a token has expired since the last call.
+    pub(in crate::service) fn note_expired(&self) -> bool {
         let now_ms = now_ms();
-        let ends_now = |issued: &&Arc<Issued>| {
+        let ends_now = |issued: &Arc<Issued>| {
             issued.has_expired(now_ms) && !issued.has_ended.swap(true, Ordering::AcqRel)
         };
-        let ended: Vec<TokenId> =
-            self.tokens().values().filter(ends_now).map(|issued| issued.record.id.clone()).collect();
-        ended.iter().for_each(|id| self.close_connections(id));
-        !ended.is_empty()
+        self.tokens().values().filter(|issued| ends_now(issued)).count() > 0
     }
 
     /// Writes when tokens were last used.
@@ -169,12 +166,6 @@ impl Projects {
         Ok(())
     }
 
-    fn close_connections(&self, id: &TokenId) {
-        if let Some(connections) = self.connections.get().and_then(std::sync::Weak::upgrade) {
-            connections.close_of(id);
-        }
-    }
-
     fn tokens(&self) -> RwLockReadGuard<'_, BTreeMap<TokenId, Arc<Issued>>> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +182,8 @@ fn check_not_wider(by: &Principal, new: &TokenRecord) -> Result<(), Error> {
         return Ok(());
     }
     let outlives = by.expires_at_ms.is_some_and(|end| new.expires_at_ms.is_none_or(|new| new > end));
-    if !new.scopes.are_within(by.scopes) || !by.owner.covers(&new.owner) || outlives {
+    let is_wider = !new.scopes.are_within(by.scopes) || !by.owner.covers(&new.owner) || by.sandbox.is_some();
+    if is_wider || outlives {
         return Err(Error::TokenTooWide);
     }
     Ok(())

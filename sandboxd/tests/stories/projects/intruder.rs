@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use sandbox_api::project::CreateToken;
+use sandbox_api::project::{CreateChildToken, CreateToken};
 use sandbox_api::sandbox::{CreateSandbox, SandboxState};
 use sandbox_api::snapshot::MakeSnapshot;
 use sandbox_api::terminal::OpenTerminal;
@@ -23,7 +23,7 @@ const PROBES: usize = 30;
 const CONTENT: &str = "of the victim only";
 
 /// Routes without an id of the victim, and what they do for an intruder: only what is its own.
-const OWN: [&str; 16] = [
+const OWN: [&str; 17] = [
     "GET /docs",
     "GET /docs/{file}",
     "GET /metrics",
@@ -37,6 +37,7 @@ const OWN: [&str; 16] = [
     "GET /v1/snapshots",
     "POST /v1/snapshots:check",
     "POST /v1/snapshots:import",
+    "POST /v1/child-tokens",
     "GET /v1/whoami",
     "GET /v1/health",
     "GET /v1/ready",
@@ -147,8 +148,16 @@ async fn victim(client: &Client) -> Victim {
     Victim { sandbox, command, terminal: terminal.to_string(), link: link.to_string(), snapshot, token }
 }
 
+/// Who asks.
+struct Intruder {
+    token: String,
+    of_project: bool,
+    manages: bool,
+}
+
 /// Asks all routes, and compares the responses with those for ids that do not exist.
-async fn intrude(api: &HttpClient, routes: &[Route], token: &str, victim: &Victim, of_project: bool) {
+async fn intrude(api: &HttpClient, routes: &[Route], by: &Intruder, victim: &Victim) {
+    let Intruder { token, of_project, manages } = by;
     let (sandbox, snapshot, token_id) =
         (victim.sandbox.to_string(), victim.snapshot.to_string(), victim.token.to_string());
     let real = [
@@ -166,12 +175,15 @@ async fn intrude(api: &HttpClient, routes: &[Route], token: &str, victim: &Victi
         ("{terminalId}", NO_TERMINAL),
         ("{linkId}", "lnk_0000000000000000"),
         ("{snapshotId}", "snap_0000000000000000"),
-        ("{project}", if of_project { "lab" } else { "no-such-project" }),
+        ("{project}", if *of_project { "lab" } else { "no-such-project" }),
         ("{tokenId}", "tok_0000000000000000"),
     ];
     // A principal of the same project may list and create tokens of its own subject there.
     let is_own = |route: &Route| {
-        OWN.contains(&route.name().as_str()) || (of_project && route.path == "/v1/projects/{project}/tokens")
+        let is_of_tokens = route.path.starts_with("/v1/projects/{project}/tokens");
+        OWN.contains(&route.name().as_str())
+            || (*of_project && route.path == "/v1/projects/{project}/tokens")
+            || (!manages && is_of_tokens)
     };
     for route in routes.iter().filter(|route| !is_own(route)) {
         let (there, nowhere) = (route.filled(&real), route.filled(&unknown));
@@ -203,13 +215,14 @@ async fn foreign_ids_are_answered_as_unknown_ones_on_every_route() {
     assert!(routes.len() > 70, "{}", routes.len());
 
     let all = ["use", "manage"];
-    let intruders = [
-        (token_of(&daemon, "press", None, &all).await.token, false),
-        (token_of(&daemon, "press", Some("ann"), &all).await.token, false),
-        (token_of(&daemon, "lab", Some("bob"), &all).await.token, true),
-    ];
-    for (token, of_project) in &intruders {
-        intrude(&api, &routes, token, &victim, *of_project).await;
+    let mut intruders = Vec::new();
+    for (project, subject) in [("press", None), ("press", Some("ann")), ("lab", Some("bob"))] {
+        let token = token_of(&daemon, project, subject, &all).await.token;
+        intruders.push(Intruder { token, of_project: project == "lab", manages: true });
+    }
+    for intruder in &intruders {
+        intrude(&api, &routes, intruder, &victim).await;
+        let token = &intruder.token;
         // Lists and creates show and make only what is the intruder's own.
         for list in ["/v1/sandboxes", "/v1/sandboxes?sessionKey=chat%3Avictim", "/v1/snapshots"] {
             let route = Route { method: "GET".into(), path: list.into(), body: None };
@@ -237,6 +250,12 @@ async fn foreign_ids_are_answered_as_unknown_ones_on_every_route() {
         };
         intruder.create_or_reconnect(&stolen).await.unwrap_err();
     }
+    // A token of the victim's own subject, but for another sandbox.
+    let request = CreateSandbox { session_key: "chat:other".into(), ..CreateSandbox::default() };
+    let other = owner.create_or_reconnect(&request).await.unwrap().sandbox_id;
+    let request = CreateChildToken { sandbox_id: Some(other), ..CreateChildToken::default() };
+    let token = owner.create_child_token(&request).await.unwrap().token;
+    intrude(&api, &routes, &Intruder { token, of_project: true, manages: false }, &victim).await;
     assert_unharmed(&owner, &victim).await;
     daemon.stop().await;
 }
@@ -255,7 +274,19 @@ async fn tokens_that_are_not_valid_open_no_route() {
     until("the token has expired", async || client.whoami().await.is_err()).await;
     let valid = token_of(&daemon, "lab", Some("ann"), &["use"]).await.token;
     let (id, secret) = valid.rsplit_once('_').unwrap();
+    let child = async |parent: &str| {
+        let parent = Client::new(&daemon.base, parent).unwrap();
+        parent.create_child_token(&CreateChildToken::default()).await.unwrap().token
+    };
+    let of_revoked = token_of(&daemon, "lab", Some("ann"), &["use", "manage"]).await;
+    let orphan = child(&of_revoked.token).await;
+    daemon.client.revoke_token("lab", &of_revoked.properties.token_id).await.unwrap();
+    let own_child = child(&valid).await;
     let wrong = [
+        orphan,
+        format!("{}A", &own_child[..own_child.len() - 4]),
+        own_child.replacen("sbc_", "sbt_", 1),
+        valid.replacen("sbt_", "sbc_", 1),
         revoked.token.clone(),
         expired.token.clone(),
         format!("{id}_{}", "0".repeat(secret.len())),

@@ -1,5 +1,6 @@
 //! Projects, their tokens, and what one owner sees of another: nothing.
 
+mod children;
 mod command_line;
 mod intruder;
 mod restored;

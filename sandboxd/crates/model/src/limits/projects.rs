@@ -1,6 +1,7 @@
 //! Limits of projects and their tokens.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Maximum number of projects.
 pub const MAX_PROJECTS: usize = 10_000;
@@ -13,6 +14,15 @@ pub const MAX_TOKEN_NAME: usize = 200;
 
 /// How long a token is valid, in milliseconds: a second to ten years.
 pub const TOKEN_TTL_MS: RangeInclusive<u64> = 1_000..=10 * 365 * 24 * 60 * 60 * 1000;
+
+/// How long a child token is valid, in milliseconds: a second to a day.
+pub const CHILD_TOKEN_TTL_MS: RangeInclusive<u64> = 1_000..=24 * 60 * 60 * 1000;
+
+/// How long a child token is valid if the request does not say.
+pub const DEFAULT_CHILD_TOKEN_TTL: Duration = Duration::from_secs(60 * 60);
+
+/// Maximum length of a child token in bytes. Its parts are bounded, so none is longer.
+pub const MAX_CHILD_TOKEN_BYTES: usize = 2_048;
 
 /// Projects or tokens of a page if the request does not say how many.
 pub const DEFAULT_PROJECT_PAGE: u32 = 100;
