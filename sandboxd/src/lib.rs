@@ -28,6 +28,7 @@ pub use sandboxd_cli as cli;
 pub use sandboxd_config as config;
 pub use sandboxd_egress as egress;
 pub use sandboxd_engine as engine;
+pub use sandboxd_jwt as jwt;
 pub use sandboxd_metrics as metrics;
 pub use sandboxd_model as model;
 pub use sandboxd_packs as packs;
@@ -50,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::api::{ApiState, Surfaces};
+use crate::api::{ApiState, Clients, Surfaces};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
@@ -149,13 +150,13 @@ async fn serve(
         .await
         .map_err(Error::Prepare)?;
 
-    let state = ApiState::new(
-        Arc::clone(&service),
-        &instance,
-        token.clone(),
-        config.tool_tokens.clone(),
-        config.allowed_hosts.clone(),
-    );
+    let clients = Clients {
+        tool_tokens: config.tool_tokens.clone(),
+        front: config.front.clone(),
+        rates: config.rates.clone(),
+        allowed_hosts: config.allowed_hosts.clone(),
+    };
+    let state = ApiState::new(Arc::clone(&service), &instance, token.clone(), clients);
     let router = api::router(state, &instance, shutdown.clone(), surfaces);
     let serve = api::serve(listener, router, shutdown.clone());
     info!(host = config.bind_host.text, port = config.port, engine = %config.engine, "serving");
@@ -226,6 +227,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         network_name: config.network_name.clone(),
         open_network: config.open_network,
         egress: config.egress.clone(),
+        jwt: config.jwt.clone(),
         own_ports: Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ mod forward;
 mod heads;
 pub mod linger;
 
+pub mod rate;
 pub mod serve;
 pub mod shape;
 pub mod slot;

@@ -186,3 +186,38 @@ impl std::fmt::Debug for ChildToken {
         f.debug_struct("ChildToken").field("subject", &self.subject).finish_non_exhaustive()
     }
 }
+
+/// Body of `POST /v1/tickets`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CreateTicket {
+    /// Path of the WebSocket: begins with `/v1/`, without a query.
+    pub path: String,
+}
+
+/// Response of `POST /v1/tickets`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Ticket {
+    /// The ticket: letters and digits. It is used up by the first request that has it.
+    pub ticket: String,
+    /// When it expires.
+    pub expires_at: Timestamp,
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+/// Body of `POST /v1/projects/{project}/subjects:revoke`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RevokeSubject {
+    /// The person or program: 1 to 256 visible ASCII characters.
+    pub subject: String,
+}

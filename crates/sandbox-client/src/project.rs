@@ -2,8 +2,8 @@
 
 use http::Method;
 use sandbox_api::project::{
-    ChildToken, CreateChildToken, CreateProject, CreateToken, Project, ProjectList, TokenCreated, TokenList,
-    WhoAmI,
+    ChildToken, CreateChildToken, CreateProject, CreateTicket, CreateToken, Project, ProjectList,
+    RevokeSubject, Ticket, TokenCreated, TokenList, WhoAmI,
 };
 use sandbox_api::{Done, TokenId};
 
@@ -20,6 +20,17 @@ impl Client {
     /// Makes a child token of the client's token. Safe to repeat: nothing about one is stored.
     pub async fn create_child_token(&self, request: &CreateChildToken) -> Result<ChildToken, Error> {
         json(self.post("/v1/child-tokens", request), LOOK).await
+    }
+
+    /// Makes a ticket for one WebSocket. Not safe to repeat: each call makes another one.
+    pub async fn create_ticket(&self, path: &str) -> Result<Ticket, Error> {
+        json(self.post("/v1/tickets", &CreateTicket { path: path.to_owned() }), LOOK).await
+    }
+
+    /// Revokes the JSON Web Tokens and the child tokens of a subject that were issued until now. Safe to repeat.
+    pub async fn revoke_subject(&self, project: &str, subject: &str) -> Result<Done, Error> {
+        let body = RevokeSubject { subject: subject.to_owned() };
+        json(self.post(&format!("/v1/projects/{project}/subjects:revoke"), &body), ACT).await
     }
 
     /// Returns a page of projects, in the order of their names.

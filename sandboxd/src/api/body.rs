@@ -16,7 +16,7 @@ use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, LinkFile, MakeDir, Move
 use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::AllowDenied;
 use sandbox_api::port::CreateLink;
-use sandbox_api::project::{CreateChildToken, CreateProject, CreateToken};
+use sandbox_api::project::{CreateChildToken, CreateProject, CreateTicket, CreateToken, RevokeSubject};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
 use sandbox_api::snapshot::{CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
@@ -54,6 +54,8 @@ impl RequestBody for ApproveMcpServer {}
 impl RequestBody for CreateProject {}
 impl RequestBody for CreateToken {}
 impl RequestBody for CreateChildToken {}
+impl RequestBody for CreateTicket {}
+impl RequestBody for RevokeSubject {}
 impl RequestBody for MakeDir {}
 impl RequestBody for MoveFile {}
 impl RequestBody for GrepFiles {}

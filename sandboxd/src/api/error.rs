@@ -12,6 +12,7 @@ use sandbox_api::{ErrorBody, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use crate::model::echo::{Echo, cut};
+use crate::model::rates::RateClass;
 use crate::model::{FieldError, FileRefusal, PublicError, Refusal, Scope, limits};
 use crate::service;
 
@@ -33,6 +34,7 @@ pub(super) enum ApiError {
 pub(super) enum HttpError {
     Unauthenticated,
     TooManyFailures { retry_after: u64 },
+    TooManyRequests { class: RateClass, per_minute: u32, retry_after: u64 },
     MissingScope { scope: Scope },
     Host(String),
     Shape(&'static str),
@@ -60,6 +62,15 @@ impl HttpError {
                 ErrorCode::RateLimited,
                 format!("too many requests with a wrong token; try again in {retry_after} s"),
                 json!({}),
+            )
+            .with_retry_after(Some(*retry_after)),
+            Self::TooManyRequests { class, per_minute, retry_after } => PublicError::new(
+                ErrorCode::RateLimited,
+                format!(
+                    "more than {per_minute} requests in a minute ({}); try again in {retry_after} s",
+                    class.as_str()
+                ),
+                json!({ "class": class.as_str(), "limit": per_minute }),
             )
             .with_retry_after(Some(*retry_after)),
             Self::MissingScope { scope } => PublicError::new(
@@ -315,6 +326,10 @@ mod tests {
             (
                 HttpError::TooManyFailures { retry_after: 7 },
                 "rate_limited {} Some(7) too many requests with a wrong token; try again in 7 s",
+            ),
+            (
+                HttpError::TooManyRequests { class: RateClass::Reads, per_minute: 9, retry_after: 2 },
+                r#"rate_limited {"class":"reads","limit":9} Some(2) more than 9 requests in a minute (reads); try again in 2 s"#,
             ),
             (
                 HttpError::Host("a\n".into()),

@@ -9,6 +9,7 @@ mod batch;
 mod body;
 mod caller;
 mod child_token;
+mod client_address;
 mod command;
 mod command_body;
 mod connections;
@@ -18,6 +19,7 @@ mod docs;
 mod docs_assets;
 mod error;
 mod files;
+mod front;
 mod health;
 mod hosts;
 mod mcp;
@@ -30,6 +32,7 @@ mod params;
 mod port;
 mod project;
 mod race;
+mod rates;
 mod request_log;
 mod router;
 mod run;
@@ -44,6 +47,8 @@ mod stdin;
 mod surface;
 mod terminal;
 mod terminal_socket;
+mod ticket;
+mod tickets;
 mod tunnel;
 mod verb;
 
@@ -51,7 +56,7 @@ use axum::http::HeaderValue;
 
 pub use router::{SurfaceSetup, Surfaces, router, surfaces};
 pub use server::serve;
-pub use state::ApiState;
+pub use state::{ApiState, Clients};
 
 /// Content type of every JSON response.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::Extensions;
 use listen::slot::ConnectionSlot;
 use sandbox_api::project::{
-    CreateProject, CreateToken, Project, ProjectList, Token, TokenCreated, TokenList, WhoAmI,
+    CreateProject, CreateToken, Project, ProjectList, RevokeSubject, Token, TokenCreated, TokenList, WhoAmI,
 };
 use sandbox_api::{Done, TokenId};
 
@@ -141,6 +141,24 @@ pub(super) async fn revoke_token(
         }
         access.revoke_token(&project, access.principal(), &token).await?;
     }
+    Ok(Json(Done::OK))
+}
+
+/// Revoke the tokens of a subject.
+///
+/// JSON Web Tokens and child tokens of the subject that were issued until now are not valid any more, and their open
+/// connections and preview links are closed. Tokens of the project are revoked one by one. Idempotent.
+#[utoipa::path(post, path = "/v1/projects/{project}/subjects:revoke", operation_id = "revokeSubject",
+    tag = "projects", params(InProject), request_body = RevokeSubject,
+    responses((status = 200, body = Done), ByName, ByBody))]
+pub(super) async fn revoke_subject(
+    Manager(access): Manager,
+    Path(project): Path<String>,
+    Json(request): Json<RevokeSubject>,
+) -> Result<Json<Done>> {
+    let subject = request.subject.parse()?;
+    let project = project_of(&access, &project)?;
+    access.revoke_subject(&project, access.principal(), subject).await?;
     Ok(Json(Done::OK))
 }
 

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::auth;
+use super::client_address::ClientAddress;
 use super::error::Problem;
-use super::server::Peer;
 use super::verb;
 
 /// Outermost layer of the router.
@@ -31,7 +31,7 @@ pub(super) async fn log(State(state): State<ApiState>, request: Request, next: N
     let is_probe = auth::is_open(&route);
 
     let has_detail = auth::is_open_terminal(request.uri().path());
-    let peer = request.extensions().get::<Peer>().map(|peer| field::display(peer.0));
+    let peer = request.extensions().get::<ClientAddress>().map(|client| field::display(client.0));
 
     let span = info_span!("request", request_id = id);
     let mut response = next.run(request).instrument(span).await;

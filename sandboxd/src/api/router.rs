@@ -13,9 +13,10 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, child_token, command, docs, files, health, hosts, mcp as mcp_server, metrics,
-    network, orphan, port, project, race, request_log, run, sandbox, server, snapshot, snapshot_changes,
-    snapshot_check, snapshot_file, stdin, surface, terminal, tunnel, verb,
+    ApiState, auth, batch, child_token, client_address, command, docs, files, health, hosts,
+    mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run, sandbox,
+    server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal, ticket,
+    tunnel, verb,
 };
 use crate::model::Instance;
 
@@ -81,6 +82,8 @@ fn routes() -> Routes {
         .add("/v1/snapshots/{snapshotId}/changes", routes!(snapshot_changes::changes))
         .add("/v1/whoami", routes!(project::whoami))
         .add("/v1/child-tokens", routes!(child_token::create))
+        .add("/v1/tickets", routes!(ticket::create))
+        .add("/v1/projects/{project}/subjects:revoke", routes!(project::revoke_subject))
         .add("/v1/projects", routes!(project::list, project::create))
         .add("/v1/projects/{project}/tokens", routes!(project::list_tokens, project::create_token))
         .add("/v1/projects/{project}/tokens/{tokenId}", routes!(project::revoke_token))
@@ -145,8 +148,10 @@ fn with_layers(router: Router<ApiState>, state: ApiState) -> Router {
         .layer(from_fn_with_state(state.clone(), race::settle))
         .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check))
         .layer(from_fn(server::refuse_when_stopping))
+        .layer(from_fn_with_state(Arc::clone(&state.rates), rates::check))
         .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn_with_state(state.clone(), request_log::log))
+        .layer(from_fn_with_state(Arc::clone(state.rates.settings()), client_address::note))
         .with_state(state);
     verb::layer(router)
 }

@@ -6,7 +6,13 @@ use listen::throttle::Throttle;
 use tokio::sync::Semaphore;
 
 use super::connections::TokenConnections;
+use super::front::Front;
 use super::hosts::Hosts;
+use super::rates::Rates;
+use super::tickets::Tickets;
+use crate::model::front::FrontSettings;
+use crate::model::principal::Root;
+use crate::model::rates::RateSettings;
 use crate::model::{AdminToken, Instance, Principal, ToolTokens, limits};
 use crate::preview::WRONG_TOKENS;
 use crate::service::{Connections, Service};
@@ -20,6 +26,9 @@ pub struct ApiState {
     pub(super) operator: Arc<Principal>,
     /// Tokens that may only use surfaces.
     pub(super) tool_tokens: ToolTokens,
+    pub(super) front: Option<Arc<Front>>,
+    pub(super) rates: Arc<Rates>,
+    pub(super) tickets: Arc<Tickets>,
     pub(super) connections: Arc<TokenConnections>,
     pub(super) hosts: Arc<Hosts>,
     pub(super) throttle: Arc<Throttle>,
@@ -27,29 +36,43 @@ pub struct ApiState {
     pub(super) bodies: Arc<Semaphore>,
 }
 
+/// Who may send requests, and how many.
+#[derive(Debug, Default)]
+pub struct Clients {
+    /// Tokens that may only use surfaces.
+    pub tool_tokens: ToolTokens,
+    /// A trusted front.
+    pub front: Option<FrontSettings>,
+    /// Limits on the number of requests.
+    pub rates: RateSettings,
+    /// Host names that requests may use, in lower case.
+    pub allowed_hosts: Vec<String>,
+}
+
 impl ApiState {
-    /// Creates the state. Clients must use one of the `allowed_hosts` (lower case) and the `token`, or one of the
-    /// `tool_tokens` for surfaces.
-    pub fn new(
-        service: Arc<Service>,
-        instance: &Instance,
-        token: AdminToken,
-        tool_tokens: ToolTokens,
-        allowed_hosts: Vec<String>,
-    ) -> Self {
+    /// Creates the state. The operator's token is `token`.
+    pub fn new(service: Arc<Service>, instance: &Instance, token: AdminToken, clients: Clients) -> Self {
         let connections = Arc::new(TokenConnections::default());
         let ended: Arc<dyn Connections> = connections.clone();
         let operator = Principal::operator(instance.operator_fingerprint(&token));
+        let front = clients.front.map(|settings| {
+            let fingerprint = instance.front_fingerprint(&settings.key);
+            Arc::new(Front { settings, fingerprint })
+        });
+        let of_front = front.iter().map(|front| Root::Front(front.fingerprint));
         service.projects().set_connections(Arc::downgrade(&ended));
-        service.projects().set_keys(vec![operator.root.clone()]);
+        service.projects().set_keys(of_front.chain([operator.root.clone()]).collect());
         let bodies = Arc::new(Semaphore::new(limits::MAX_BODIES_BYTES / 1024));
         Self {
             service,
             token,
             operator: Arc::new(operator),
-            tool_tokens,
+            tool_tokens: clients.tool_tokens,
+            front,
+            rates: Arc::new(Rates::new(clients.rates)),
+            tickets: Arc::default(),
             connections,
-            hosts: Arc::new(Hosts::new(allowed_hosts)),
+            hosts: Arc::new(Hosts::new(clients.allowed_hosts)),
             throttle: Arc::new(Throttle::new(WRONG_TOKENS)),
             bodies,
         }

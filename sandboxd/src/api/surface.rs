@@ -27,7 +27,8 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::ApiState;
-use super::auth::{self, OfSurface};
+use super::auth;
+use super::client_address::{ClientAddress, OfSurface, peer_of};
 use super::server::{Held, Peer};
 use crate::model::Principal;
 
@@ -56,7 +57,8 @@ impl Routes {
     }
 
     fn client(&self, head: &Parts, extensions: Extensions, token: &str) -> Client {
-        let transport = InProcess { routes: self.routes.clone(), extensions, headers: headers_of(head) };
+        let transport =
+            InProcess { routes: self.routes.clone(), extensions, headers: headers_of(head, &self.state) };
         Client::with_transport(Arc::new(transport), token)
     }
 
@@ -76,12 +78,12 @@ impl Callers for Routes {
     }
 
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken> {
-        let found = auth::check_late(&self.state, &head.extensions, token).ok_or(WrongToken)?;
+        let found = auth::check_late(&self.state, head, token).ok_or(WrongToken)?;
         Ok(self.caller_with(head, token, found.token.to_string()))
     }
 
     fn source(&self, head: &Parts) -> IpAddr {
-        source_of(auth::peer_of(&head.extensions))
+        source_of(peer_of(&head.extensions))
     }
 }
 
@@ -91,6 +93,9 @@ fn lasting_extensions(head: &Parts) -> Extensions {
     extensions.insert(OfSurface);
     if let Some(peer) = head.extensions.get::<Peer>() {
         extensions.insert(*peer);
+    }
+    if let Some(client) = head.extensions.get::<ClientAddress>() {
+        extensions.insert(*client);
     }
     extensions
 }
@@ -107,8 +112,10 @@ fn extensions_of(head: &Parts) -> Extensions {
     extensions
 }
 
-fn headers_of(head: &Parts) -> HeaderMap {
-    let known = [HOST, ORIGIN].into_iter();
+/// The headers that say how the client reached the daemon, and whom a trusted front has authenticated.
+fn headers_of(head: &Parts, state: &ApiState) -> HeaderMap {
+    let subject = state.front.as_ref().map(|front| front.settings.header.clone());
+    let known = [HOST, ORIGIN].into_iter().chain(subject);
     known.filter_map(|name| Some((name.clone(), head.headers.get(name)?.clone()))).collect()
 }
 

@@ -26,6 +26,11 @@ impl Access {
         &self.principal
     }
 
+    /// The principal, to keep.
+    pub fn shared_principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
     /// Whom what the principal creates belongs to.
     pub fn owner(&self) -> &Owner {
         &self.principal.owner

@@ -62,7 +62,7 @@ pub use self::mcp_servers::{McpServerView, McpServers};
 pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
-pub use self::projects::{Connections, NewChild, NewToken, Projects};
+pub use self::projects::{Connections, NewChild, NewToken, Projects, random_text};
 pub use self::setup::Setup;
 pub use self::snapshots::{
     ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,
@@ -79,7 +79,8 @@ use self::storage::Storage;
 use self::tasks::Tasks;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
-use crate::model::{Instance, Limits, Principal, ProjectName, limits};
+use crate::model::preview::LinkRecord;
+use crate::model::{Instance, Limits, Owner, Principal, ProjectName, Subject, limits};
 use crate::store::Store;
 
 /// The daemon without its HTTP listeners.
@@ -204,9 +205,26 @@ impl Service {
         revoked
     }
 
-    /// Ends the links of tokens that are not valid any more.
+    /// Revokes the JSON Web Tokens and the child tokens of a subject, and ends the links to its sandboxes.
+    pub async fn revoke_subject(
+        &self,
+        project: &Authorized<ProjectName>,
+        by: &Principal,
+        subject: Subject,
+    ) -> Result<(), Error> {
+        let revoked = self.projects.revoke_subject(project, by, subject).await;
+        // Also if the store cannot be written: the tokens are not valid any more.
+        self.end_links_of_tokens().await;
+        revoked
+    }
+
+    /// Ends the links of tokens and subjects that were revoked.
     async fn end_links_of_tokens(&self) {
-        self.previews.end_links_of_tokens(|token| self.projects.is_valid(token)).await;
+        let stays = |link: &LinkRecord, owner: Option<&Owner>| {
+            let is_revoked = link.token.as_ref().is_some_and(|token| !self.projects.is_valid(token));
+            !is_revoked && !owner.is_some_and(|owner| self.projects.has_ended(owner, link.created_at_ms))
+        };
+        self.previews.end_links_unless(stays).await;
     }
 
     /// Bounds that the operator sets.

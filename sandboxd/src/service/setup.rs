@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::model::jwt::JwtSettings;
 use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, RemoteStore, Transport};
 
@@ -43,6 +44,8 @@ pub struct Setup {
     pub open_network: bool,
     /// The operator's rules for outbound connections.
     pub egress: EgressSettings,
+    /// Which JSON Web Tokens are accepted. `None` accepts none.
+    pub jwt: Option<JwtSettings>,
     /// Ports of this machine that sandboxes never reach.
     pub own_ports: Vec<RangeInclusive<u16>>,
 }

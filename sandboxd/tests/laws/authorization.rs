@@ -25,8 +25,9 @@ const PLAIN: [(&str, &str); 4] = [
 const CHECKS: [&str; 4] = ["reaches", "sandbox", "sandbox_if_any", "snapshot"];
 
 /// Files of the API that reach the service without a principal, and why.
-const WITHOUT_PRINCIPAL: [(&str, &str); 6] = [
-    ("auth.rs", "counts failures"),
+const WITHOUT_PRINCIPAL: [(&str, &str); 7] = [
+    ("auth/given.rs", "finds the principal of a token"),
+    ("auth/mod.rs", "counts failures"),
     ("body.rs", "reads a limit"),
     ("caller.rs", "makes the handle for the principal"),
     ("health.rs", "needs no token and says nothing about sandboxes"),

@@ -13,8 +13,8 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     (
         "service",
         &[
-            "agent", "bases", "egress", "engine", "memory", "metrics", "model", "packs", "seam", "sealed",
-            "store",
+            "agent", "bases", "egress", "engine", "jwt", "memory", "metrics", "model", "packs", "seam",
+            "sealed", "store",
         ],
     ),
     ("content", &["model", "service"]),

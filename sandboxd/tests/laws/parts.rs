@@ -11,13 +11,14 @@ use syn::visit::{self, Visit};
 use crate::paths::{Import, TokenPath, imports_of, paths_of_tokens};
 
 /// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
-const CRATES: [(&str, &str); 13] = [
+const CRATES: [(&str, &str); 14] = [
     ("sandboxd_agents", "agent"),
     ("sandboxd_bases", "bases"),
     ("sandboxd_cli", "cli"),
     ("sandboxd_config", "config"),
     ("sandboxd_egress", "egress"),
     ("sandboxd_engine", "engine"),
+    ("sandboxd_jwt", "jwt"),
     ("sandboxd_metrics", "metrics"),
     ("sandboxd_model", "model"),
     ("sandboxd_packs", "packs"),

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use sandboxd_model::rates::RateClass;
+
 use super::published::names_read;
 use super::{Config, REMOVED_SETTINGS, Report};
 
@@ -172,7 +174,7 @@ type InUnit = fn(&Config) -> u64;
 const MIB: u64 = 1024 * 1024;
 
 /// The settings that are numbers. The test fails if one is missing here.
-const NUMBERS: [(&str, InUnit); 12] = [
+const NUMBERS: [(&str, InUnit); 15] = [
     ("SANDBOXD_PORT", |config| config.port.into()),
     ("SANDBOXD_MAX_BODY_BYTES", |config| config.limits.max_body_bytes as u64),
     ("SANDBOXD_MAX_CONCURRENT", |config| config.limits.max_concurrent as u64),
@@ -184,8 +186,15 @@ const NUMBERS: [(&str, InUnit); 12] = [
     ("SANDBOXD_SNAPSHOTS_MB", |config| config.limits.snapshots_bytes.unwrap_or(0) / MIB),
     ("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", |config| config.limits.max_command_timeout.as_millis() as u64),
     ("SANDBOXD_PREVIEW_ANSWER_MS", |config| config.limits.preview_answer.as_millis() as u64),
+    ("SANDBOXD_READS_PER_MINUTE", |config| per_minute(config, RateClass::Reads)),
+    ("SANDBOXD_COMMANDS_PER_MINUTE", |config| per_minute(config, RateClass::Commands)),
+    ("SANDBOXD_CREATES_PER_MINUTE", |config| per_minute(config, RateClass::Creates)),
     ("SANDBOXD_EGRESS_MAX_MB", |config| config.egress.max_bytes.unwrap_or(0) / MIB),
 ];
+
+fn per_minute(config: &Config, class: RateClass) -> u64 {
+    config.rates.of(class).map_or(0, |rate| rate.get().into())
+}
 
 /// Numbers without a unit.
 const PLAIN_NUMBERS: [&str; 2] = ["SANDBOXD_PORT", "SANDBOXD_MAX_CONCURRENT"];
@@ -195,7 +204,7 @@ fn faults_of_units(numbers: &[(&str, InUnit)]) -> Faults {
 }
 
 fn fault_of_unit(name: &str, in_unit: InUnit) -> Option<String> {
-    let has_unit = ["_MS", "_MB", "_BYTES"].iter().any(|unit| name.ends_with(unit));
+    let has_unit = ["_MS", "_MB", "_BYTES", "_PER_MINUTE"].iter().any(|unit| name.ends_with(unit));
     if !has_unit && !PLAIN_NUMBERS.contains(&name) {
         return Some(format!("{name}: the name has no unit"));
     }

@@ -6,6 +6,7 @@
 mod bind_host;
 #[cfg(test)]
 mod documented;
+mod identity;
 mod parse;
 #[cfg(test)]
 mod published;
@@ -23,15 +24,17 @@ pub use parse::daemon_url;
 pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
+use sandboxd_model::front::FrontSettings;
+use sandboxd_model::jwt::JwtSettings;
 use sandboxd_model::layout::DEFAULT_IMAGE;
 use sandboxd_model::preview::PreviewSettings;
+use sandboxd_model::rates::RateSettings;
 use sandboxd_model::{
     DiskQuota, EgressSettings, EngineAddress, ImageSource, Limits, RemoteStore, ToolTokens, Transport,
     Upstreams,
 };
 
-/// Minimum length of the admin token if other machines can connect, in characters.
-pub const MIN_TOKEN_CHARS: usize = 32;
+pub use sandboxd_model::limits::MIN_TOKEN_CHARS;
 
 /// Checked settings.
 #[derive(Debug, Clone)]
@@ -46,6 +49,12 @@ pub struct Config {
     pub admin_token: Option<SecretString>,
     /// Tokens that may only use tools.
     pub tool_tokens: ToolTokens,
+    /// JSON Web Tokens that are accepted. `None` is none.
+    pub jwt: Option<JwtSettings>,
+    /// A trusted front. `None` is none.
+    pub front: Option<FrontSettings>,
+    /// Limits on the number of requests.
+    pub rates: RateSettings,
     /// Directory of the database, the instance key and the generated token.
     pub state_dir: PathBuf,
     /// Remote store of snapshots. `None` is a directory in the state dir.
@@ -127,6 +136,9 @@ impl Config {
         let admin_token = reader.secret("SANDBOXD_ADMIN_TOKEN");
         check_token(reader, bind_host.as_ref(), admin_token.as_ref());
         let tool_tokens = reader.optional("SANDBOXD_TOOL_TOKENS_FILE", parse::tool_tokens);
+        let jwt = identity::read_jwt(reader);
+        let front = identity::read_front(reader);
+        let rates = identity::read_rates(reader);
         let state_dir = reader.setting("SANDBOXD_STATE_DIR", &parse::default_state_dir(), parse::directory);
         let remote_store = remote_store::read(reader);
         let run_dir = reader.setting("SANDBOXD_RUN_DIR", &parse::default_run_dir(), parse::run_dir);
@@ -163,6 +175,9 @@ impl Config {
             url: url?,
             admin_token,
             tool_tokens: tool_tokens.unwrap_or_default(),
+            jwt: jwt?,
+            front: front?,
+            rates: rates?,
             state_dir: state_dir?,
             remote_store: remote_store?,
             run_dir: run_dir?,

@@ -33,6 +33,8 @@ pub struct ChildGrant {
     pub scopes: Scopes,
     /// The only sandbox that it reaches. `None` is every one of its owner.
     pub sandbox: Option<SandboxId>,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub issued_at_ms: i64,
     /// When it expires, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
 }
@@ -52,6 +54,8 @@ struct Claims<'a> {
     scopes: u8,
     #[serde(rename = "b", skip_serializing_if = "Option::is_none")]
     sandbox: Option<SandboxId>,
+    #[serde(rename = "i")]
+    issued_at_ms: i64,
     #[serde(rename = "e")]
     expires_at_ms: i64,
 }
@@ -63,7 +67,7 @@ enum RootClaim {
     #[serde(rename = "t")]
     Token(TokenId),
     #[serde(rename = "j")]
-    Jwt(i64),
+    Jwt,
     #[serde(rename = "f")]
     Front([u8; 16]),
 }
@@ -78,6 +82,7 @@ impl ChildGrant {
             subject: self.owner.subject.as_ref().map(|subject| subject.as_str().into()),
             scopes: self.scopes.to_bits(),
             sandbox: self.sandbox.clone(),
+            issued_at_ms: self.issued_at_ms,
             expires_at_ms: self.expires_at_ms,
         };
         let claims = serde_json::to_vec(&claims).ok()?;
@@ -107,6 +112,7 @@ impl ChildGrant {
             },
             scopes: Scopes::from_bits(claims.scopes)?,
             sandbox: claims.sandbox,
+            issued_at_ms: claims.issued_at_ms,
             expires_at_ms: claims.expires_at_ms,
         })
     }
@@ -121,6 +127,7 @@ impl ChildGrant {
             is_for_tools: false,
             root: self.root,
             expires_at_ms: Some(self.expires_at_ms),
+            issued_at_ms: Some(self.issued_at_ms),
             sandbox: self.sandbox,
         }
     }
@@ -131,7 +138,7 @@ impl RootClaim {
         match root {
             Root::Operator(fingerprint) => Some(Self::Operator(fingerprint.0)),
             Root::Token(id) => Some(Self::Token(id.clone())),
-            Root::Jwt(issued_at_ms) => Some(Self::Jwt(*issued_at_ms)),
+            Root::Jwt => Some(Self::Jwt),
             Root::Front(fingerprint) => Some(Self::Front(fingerprint.0)),
             // It reaches only surfaces, and a child would reach the API.
             Root::ToolToken => None,
@@ -144,7 +151,7 @@ impl From<RootClaim> for Root {
         match claim {
             RootClaim::Operator(fingerprint) => Self::Operator(Fingerprint(fingerprint)),
             RootClaim::Token(id) => Self::Token(id),
-            RootClaim::Jwt(issued_at_ms) => Self::Jwt(issued_at_ms),
+            RootClaim::Jwt => Self::Jwt,
             RootClaim::Front(fingerprint) => Self::Front(Fingerprint(fingerprint)),
         }
     }
@@ -163,6 +170,7 @@ mod tests {
             owner: Owner::default(),
             scopes: Scopes::USE,
             sandbox: None,
+            issued_at_ms: 1_700_000_000_000,
             expires_at_ms: 1_800_000_000_000,
         }
     }
@@ -171,12 +179,9 @@ mod tests {
     fn a_token_says_what_its_grant_permits() {
         let instance = Instance::new([1; 32]);
         let of_token = Root::Token("tok_0123456789abcdef".parse().unwrap());
-        for root in [
-            Root::Operator(Fingerprint([0xff; 16])),
-            of_token,
-            Root::Jwt(1_700),
-            Root::Front(Fingerprint([1; 16])),
-        ] {
+        for root in
+            [Root::Operator(Fingerprint([0xff; 16])), of_token, Root::Jwt, Root::Front(Fingerprint([1; 16]))]
+        {
             let longest = Owner {
                 project: "p".repeat(crate::owner::MAX_PROJECT_BYTES).parse().unwrap(),
                 subject: Some("\\".repeat(crate::owner::MAX_SUBJECT_BYTES).parse().unwrap()),

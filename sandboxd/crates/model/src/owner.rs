@@ -30,6 +30,17 @@ pub struct ProjectRecord {
     pub created_at_ms: i64,
 }
 
+/// Tokens of a subject that end, besides the tokens of its project, which are revoked one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevokedSubject {
+    /// The project.
+    pub project: ProjectName,
+    /// The subject.
+    pub subject: Subject,
+    /// JSON Web Tokens and child tokens that were issued until this time are not valid, in milliseconds since the Unix epoch.
+    pub until_ms: i64,
+}
+
 /// Whom a sandbox or a snapshot belongs to. Session keys are unique within an owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {

@@ -24,6 +24,9 @@ pub struct Principal {
     pub root: Root,
     /// When its token expires, in milliseconds since the Unix epoch. `None` is never, or not known.
     pub expires_at_ms: Option<i64>,
+    /// When its token was issued, in milliseconds since the Unix epoch, if that decides whether it was revoked together with
+    /// others of its subject.
+    pub issued_at_ms: Option<i64>,
     /// The only sandbox that it can reach. `None` is every one of its owner.
     pub sandbox: Option<SandboxId>,
 }
@@ -37,8 +40,8 @@ pub enum Root {
     ToolToken,
     /// A token of a project.
     Token(TokenId),
-    /// A JSON Web Token, issued at this time in milliseconds since the Unix epoch. 0 if it does not say when.
-    Jwt(i64),
+    /// A JSON Web Token.
+    Jwt,
     /// The key of a trusted front.
     Front(Fingerprint),
 }
@@ -59,6 +62,7 @@ impl Principal {
             is_for_tools: false,
             root: Root::Operator(fingerprint),
             expires_at_ms: None,
+            issued_at_ms: None,
             sandbox: None,
         }
     }
@@ -73,6 +77,7 @@ impl Principal {
             is_for_tools: true,
             root: Root::ToolToken,
             expires_at_ms: None,
+            issued_at_ms: None,
             sandbox: None,
         }
     }

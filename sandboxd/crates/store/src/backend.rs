@@ -12,8 +12,8 @@ use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{
-    CommandRecord, Ended, Orphan, Owner, ProjectRecord, RestoreRecord, SandboxRecord, SnapshotCursor,
-    SnapshotRecord, SnapshotState, Stage, TokenRecord,
+    CommandRecord, Ended, Orphan, Owner, ProjectRecord, RestoreRecord, RevokedSubject, SandboxRecord,
+    SnapshotCursor, SnapshotRecord, SnapshotState, Stage, TokenRecord,
 };
 
 use super::Error;
@@ -146,6 +146,12 @@ pub trait ProjectTable {
 
     /// Writes when tokens were last used, in milliseconds since the Unix epoch. Skips tokens that do not exist.
     async fn touch_tokens(&self, used: &[(TokenId, i64)]) -> Result<(), Error>;
+
+    /// The subjects whose tokens were revoked.
+    async fn revoked_subjects(&self) -> Result<Vec<RevokedSubject>, Error>;
+
+    /// Adds a revoked subject, or replaces the one with the same project and subject. Fails if the project is missing. Urgent.
+    async fn put_revoked_subject(&self, revoked: &RevokedSubject) -> Result<(), Error>;
 }
 
 /// Operations on wrapped servers. A server is found by its sandbox and its name.

@@ -104,6 +104,8 @@ fn table() -> Vec<Row> {
         ("CreateChildToken", "subject", subject()),
         ("CreateChildToken", "scopes", scopes()),
         ("CreateChildToken", "ttlMs", range(CHILD_TOKEN_TTL_MS)),
+        ("CreateTicket", "path", ticket_path()),
+        ("RevokeSubject", "subject", subject()),
         ("listProjects", "limit", projects()),
         ("listTokens", "limit", projects()),
         ("ResizeTerminal", "cols", range(1..=MAX_TERMINAL_COLS.into())),
@@ -206,6 +208,10 @@ fn project_name() -> Value {
 /// A control character is not allowed.
 fn token_name() -> Value {
     json!({ "minLength": 1, "maxLength": MAX_TOKEN_NAME, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$" })
+}
+
+fn ticket_path() -> Value {
+    json!({ "minLength": 4, "maxLength": MAX_TICKET_PATH_BYTES, "pattern": "^/v1/[!\"$->@-~]*$" })
 }
 
 fn subject() -> Value {

@@ -14,7 +14,10 @@ use sandbox_api::health::{Health, Ready};
 use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::{AllowDenied, DenialAllowed, DenialList};
 use sandbox_api::port::{CreateLink, Link, PortFound};
-use sandbox_api::project::{ChildToken, CreateChildToken, CreateProject, CreateToken, TokenCreated, WhoAmI};
+use sandbox_api::project::{
+    ChildToken, CreateChildToken, CreateProject, CreateTicket, CreateToken, RevokeSubject, TokenCreated,
+    WhoAmI,
+};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::snapshot::{
     CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
@@ -208,6 +211,10 @@ fn all() -> Result<Vec<Example>, Error> {
             "token": format!("sbc_{}", "A".repeat(200)), "project": "research", "subject": "ann@example.com",
             "scopes": ["use"], "expiresAt": "2026-01-01T13:00:00Z",
         }))?,
+        example::<CreateTicket>(json!({
+            "path": "/v1/sandboxes/sbx_0123456789abcdef/terminals/term_0123456789abcdef/attach",
+        }))?,
+        example::<RevokeSubject>(json!({ "subject": "ann@example.com" }))?,
         example::<WhoAmI>(json!({
             "project": "research", "subject": "ann@example.com", "scopes": ["use"],
             "token": "tok_0123456789abcdefghijkl", "operator": false,

@@ -24,6 +24,7 @@ pub use self::spec::SpecError;
 pub use self::stdin::StdinError;
 use crate::agent;
 use crate::engine;
+use crate::jwt;
 use crate::model::echo::Echo;
 use crate::model::{PublicError, Refusal};
 use crate::store;
@@ -127,6 +128,11 @@ pub enum Error {
     Store(#[from] store::Error),
     /// The store is unavailable, and the request needs a record first.
     HistoryUnwritten,
+    /// The key set of JSON Web Tokens cannot be used.
+    KeySet {
+        /// Why.
+        source: jwt::SourceError,
+    },
     /// The run dir cannot be used.
     RunDir {
         /// The system's error.
@@ -258,6 +264,11 @@ impl Error {
             Self::RunDir { .. } => {
                 PublicError::new(ErrorCode::Internal, "the run dir cannot be used", json!({}))
             }
+            Self::KeySet { .. } => PublicError::new(
+                ErrorCode::Internal,
+                "the key set of JSON Web Tokens cannot be used",
+                json!({}),
+            ),
             Self::Randomness { .. } => {
                 PublicError::new(ErrorCode::Internal, "the system provides no random numbers", json!({}))
             }

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::link::{Link, LinkRequest};
 use super::{Error, Previews};
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
-use crate::model::{Refusal, Resource, limits};
+use crate::model::{Owner, Refusal, Resource, limits};
 use crate::service::Authorized;
 use crate::service::clock::now_ms;
 
@@ -109,11 +109,15 @@ impl Previews {
         Ok(link)
     }
 
-    /// Ends the links of tokens that are not valid any more.
-    pub(in crate::service) async fn end_links_of_tokens(&self, is_valid: impl Fn(&TokenId) -> bool) {
+    /// Ends links, except those that stay, by their record and the owner of their sandbox.
+    pub(in crate::service) async fn end_links_unless(
+        &self,
+        stays: impl Fn(&LinkRecord, Option<&Owner>) -> bool,
+    ) {
         let mut late = self.links.all();
         late.retain(|link| {
-            link.end().is_none() && link.record().token.as_ref().is_some_and(|token| !is_valid(token))
+            let sandbox = self.lifecycle.find(&link.record().sandbox).ok();
+            link.end().is_none() && !stays(link.record(), sandbox.as_ref().map(|found| found.owner()))
         });
         self.end_links(&late, LinkEnd::Revoked).await;
     }

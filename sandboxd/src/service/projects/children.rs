@@ -28,7 +28,8 @@ impl Projects {
     pub fn make_child(&self, by: &Principal, new: NewChild) -> Result<(String, ChildGrant), Error> {
         let ttl = new.ttl.unwrap_or(limits::DEFAULT_CHILD_TOKEN_TTL).as_millis() as i64;
         let parent_end = by.expires_at_ms.unwrap_or(i64::MAX);
-        let end = now_ms().saturating_add(ttl);
+        let issued_at_ms = now_ms();
+        let end = issued_at_ms.saturating_add(ttl);
         let expires_at_ms = if new.ttl.is_none() { end.min(parent_end) } else { end };
         let grant = ChildGrant {
             root: by.root.clone(),
@@ -39,6 +40,7 @@ impl Projects {
             },
             scopes: new.scopes.unwrap_or(by.scopes.without_manage()),
             sandbox: new.sandbox.map(|id| (*id).clone()).or_else(|| by.sandbox.clone()),
+            issued_at_ms,
             expires_at_ms,
         };
         let is_within = grant.scopes.are_within(by.scopes)

@@ -58,6 +58,7 @@ fn principal_of(token: &TokenRecord) -> Principal {
         is_for_tools: false,
         root: Root::Token(token.id.clone()),
         expires_at_ms: token.expires_at_ms,
+        issued_at_ms: None,
         sandbox: None,
     }
 }

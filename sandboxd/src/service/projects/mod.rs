@@ -6,6 +6,8 @@
 
 mod children;
 mod issued;
+mod revoked;
+mod subjects;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +20,10 @@ use tokio::sync::Mutex;
 
 pub use self::children::NewChild;
 use self::issued::Issued;
-pub use self::tokens::NewToken;
+use self::revoked::Revoked;
+pub use self::tokens::{NewToken, random_text};
 use super::{ByOperator, Context, Error};
+use crate::jwt::Verifier;
 use crate::model::principal::Root;
 use crate::model::{Instance, Principal, ProjectName, ProjectRecord, Refusal, limits};
 use crate::service::clock::now_ms;
@@ -41,6 +45,9 @@ pub struct Projects {
     /// Held while a project or a token is added or removed.
     changing: Mutex<()>,
     connections: OnceLock<Weak<dyn Connections>>,
+    revoked: Revoked,
+    /// `None` accepts no JSON Web Tokens.
+    jwt: Option<Arc<Verifier>>,
     /// The operator's keys of this run. What comes from former ones ends.
     keys: OnceLock<Vec<Root>>,
 }
@@ -52,12 +59,19 @@ impl Projects {
         store.add_project(&default).await?;
         let projects = store.projects().await?.into_iter().map(|found| (found.name.clone(), found));
         let tokens = store.tokens().await?.into_iter().map(|found| (found.id.clone(), Issued::new(found)));
+        let jwt = match context.setup.jwt.clone() {
+            Some(settings) => Some(Verifier::new(settings).await.map_err(|source| Error::KeySet { source })?),
+            None => None,
+        };
+        let revoked = Revoked::new(store.revoked_subjects().await?);
         Ok(Self {
             projects: RwLock::new(projects.collect()),
             tokens: RwLock::new(tokens.collect()),
             instance: Arc::clone(&context.instance),
             store,
             changing: Mutex::default(),
+            revoked,
+            jwt,
             connections: OnceLock::new(),
             keys: OnceLock::new(),
         })
@@ -74,22 +88,36 @@ impl Projects {
     }
 
     /// Principal of a token that the operator has not set, if it is valid.
-    pub fn principal_of(&self, given: &[u8]) -> Option<Arc<Principal>> {
+    pub async fn principal_of(&self, given: &[u8]) -> Option<Arc<Principal>> {
+        match self.principal_of_own(given) {
+            None => self.principal_of_jwt(given).await,
+            found => found,
+        }
+    }
+
+    /// As [`Self::principal_of`], without waiting: for JSON Web Tokens, only keys are used that are known.
+    pub fn principal_of_known(&self, given: &[u8]) -> Option<Arc<Principal>> {
+        self.principal_of_own(given).or_else(|| self.principal_of_known_jwt(given))
+    }
+
+    /// Principal of a token that this daemon has issued.
+    fn principal_of_own(&self, given: &[u8]) -> Option<Arc<Principal>> {
         self.principal_of_token(given).or_else(|| self.principal_of_child(given))
     }
 
     /// Whether requests of a principal are still served: its token has not expired, and was not revoked.
     pub fn admits(&self, principal: &Principal) -> bool {
         let is_in_time = principal.expires_at_ms.is_none_or(|end| now_ms() < end);
-        is_in_time
-            && match &principal.root {
-                Root::Token(id) => self.is_valid(id),
-                Root::ToolToken => true,
-                Root::Operator(_) | Root::Front(_) => {
-                    self.keys.get().is_some_and(|keys| keys.contains(&principal.root))
-                }
-                Root::Jwt(_) => false,
+        let is_revoked = principal.issued_at_ms.is_some_and(|at| self.has_ended(&principal.owner, at));
+        let has_root = || match &principal.root {
+            Root::Token(id) => self.is_valid(id),
+            Root::ToolToken => true,
+            Root::Jwt => self.jwt.is_some(),
+            Root::Operator(_) | Root::Front(_) => {
+                self.keys.get().is_some_and(|keys| keys.contains(&principal.root))
             }
+        };
+        is_in_time && !is_revoked && has_root()
     }
 
     /// Closes the connections of principals that are not admitted any more.

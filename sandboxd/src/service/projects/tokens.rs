@@ -10,7 +10,7 @@ use sandbox_api::TokenId;
 
 use super::issued::Issued;
 use super::{Projects, write};
-use crate::model::token::{SECRET_BYTES, TokenRecord, TokenText};
+use crate::model::token::{TokenRecord, TokenText};
 use crate::model::{Owner, Principal, ProjectName, Refusal, Scopes, Subject, limits};
 use crate::service::clock::now_ms;
 use crate::service::{Authorized, Error};
@@ -190,8 +190,17 @@ fn check_not_wider(by: &Principal, new: &TokenRecord) -> Result<(), Error> {
 }
 
 fn random_token() -> Result<TokenText, Error> {
-    let random = |source| Error::Randomness { source };
-    let mut secret = [0; SECRET_BYTES];
-    getrandom::fill(&mut secret).map_err(random)?;
-    Ok(TokenText::new(TokenId::random().map_err(random)?, secret))
+    let id = TokenId::random().map_err(|source| Error::Randomness { source })?;
+    Ok(TokenText::new(id, random()?))
+}
+
+fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|source| Error::Randomness { source })?;
+    Ok(bytes)
+}
+
+/// A text of random hexadecimal digits, two for each byte.
+pub fn random_text<const BYTES: usize>() -> Result<String, Error> {
+    Ok(random::<BYTES>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -11,8 +11,8 @@ use sandbox_api::{SandboxId, SnapshotId, TokenId};
 use sandbox_client::Client;
 use serde_json::Value;
 
-use super::{client_of, token_of};
-use crate::support::harness::{Daemon, script, until};
+use super::{client_of, token_of, without_rate_limits};
+use crate::support::harness::{Daemon, Home, script, until};
 use crate::support::http::{Answer, HttpClient};
 use crate::support::operations::{NO_COMMAND, NO_SANDBOX, NO_TERMINAL};
 
@@ -23,7 +23,7 @@ const PROBES: usize = 30;
 const CONTENT: &str = "of the victim only";
 
 /// Routes without an id of the victim, and what they do for an intruder: only what is its own.
-const OWN: [&str; 17] = [
+const OWN: [&str; 18] = [
     "GET /docs",
     "GET /docs/{file}",
     "GET /metrics",
@@ -38,10 +38,14 @@ const OWN: [&str; 17] = [
     "POST /v1/snapshots:check",
     "POST /v1/snapshots:import",
     "POST /v1/child-tokens",
+    "POST /v1/tickets",
     "GET /v1/whoami",
     "GET /v1/health",
     "GET /v1/ready",
 ];
+
+/// Routes of a project, which a principal of the same project may use for its own subject.
+const OF_PROJECT: [&str; 2] = ["/v1/projects/{project}/tokens", "/v1/projects/{project}/subjects:revoke"];
 
 /// Routes that list nothing for an id that does not exist.
 const LISTS: [&str; 1] = ["GET /v1/sandboxes/{id}/snapshots"];
@@ -180,9 +184,9 @@ async fn intrude(api: &HttpClient, routes: &[Route], by: &Intruder, victim: &Vic
     ];
     // A principal of the same project may list and create tokens of its own subject there.
     let is_own = |route: &Route| {
-        let is_of_tokens = route.path.starts_with("/v1/projects/{project}/tokens");
+        let is_of_tokens = route.path.starts_with("/v1/projects/{project}/");
         OWN.contains(&route.name().as_str())
-            || (*of_project && route.path == "/v1/projects/{project}/tokens")
+            || (*of_project && OF_PROJECT.contains(&route.path.as_str()))
             || (!manages && is_of_tokens)
     };
     for route in routes.iter().filter(|route| !is_own(route)) {
@@ -207,7 +211,7 @@ async fn intrude(api: &HttpClient, routes: &[Route], by: &Intruder, victim: &Vic
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_ids_are_answered_as_unknown_ones_on_every_route() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::start_in(without_rate_limits(Home::new())).await;
     let api = HttpClient::of(&daemon);
     let owner = client_of(&daemon, "lab", Some("ann"), &["use", "manage"]).await;
     let victim = victim(&owner).await;

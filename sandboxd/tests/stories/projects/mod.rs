@@ -2,14 +2,18 @@
 
 mod children;
 mod command_line;
+mod front;
 mod intruder;
+mod jwt;
+mod rates;
 mod restored;
+mod tickets;
 mod tokens;
 
 use sandbox_api::project::{CreateToken, TokenCreated};
 use sandbox_client::Client;
 
-use crate::support::harness::Daemon;
+use crate::support::harness::{Daemon, Home};
 
 /// A client with a new token of a project, which is created if needed.
 async fn client_of(daemon: &Daemon, project: &str, subject: Option<&str>, scopes: &[&str]) -> Client {
@@ -25,4 +29,11 @@ async fn token_of(daemon: &Daemon, project: &str, subject: Option<&str>, scopes:
         ..CreateToken::default()
     };
     daemon.client.create_token(project, &request).await.unwrap()
+}
+
+/// Settings of a daemon for a test with more requests in a minute than a subject may send.
+fn without_rate_limits(home: Home) -> Home {
+    let settings =
+        ["SANDBOXD_READS_PER_MINUTE", "SANDBOXD_COMMANDS_PER_MINUTE", "SANDBOXD_CREATES_PER_MINUTE"];
+    settings.into_iter().fold(home, |home, name| home.set(name, "0"))
 }

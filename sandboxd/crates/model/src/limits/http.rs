@@ -68,6 +68,9 @@ pub const MAX_PROBLEM_BYTES: usize = 1024;
 /// Maximum length of an error message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 2048;
 
+/// Minimum length of the admin token if other machines can connect, and of a front's key, in characters.
+pub const MIN_TOKEN_CHARS: usize = 32;
+
 /// Maximum number of tool tokens. Each is compared with the token of a request for a surface.
 pub const MAX_TOOL_TOKENS: usize = 1000;
 

@@ -24,6 +24,21 @@ pub const DEFAULT_CHILD_TOKEN_TTL: Duration = Duration::from_secs(60 * 60);
 /// Maximum length of a child token in bytes. Its parts are bounded, so none is longer.
 pub const MAX_CHILD_TOKEN_BYTES: usize = 2_048;
 
+/// How long a ticket is valid.
+pub const TICKET_TTL: Duration = Duration::from_secs(30);
+
+/// Random bytes of a ticket.
+pub const TICKET_BYTES: usize = 24;
+
+/// Maximum number of unused tickets of an owner.
+pub const MAX_OWN_TICKETS: usize = 100;
+
+/// Maximum number of unused tickets of all owners.
+pub const MAX_TICKETS: usize = 10_000;
+
+/// Maximum length of the path that a ticket is for, in bytes.
+pub const MAX_TICKET_PATH_BYTES: usize = 1_024;
+
 /// Projects or tokens of a page if the request does not say how many.
 pub const DEFAULT_PROJECT_PAGE: u32 = 100;
 

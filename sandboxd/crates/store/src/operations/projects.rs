@@ -1,7 +1,7 @@
 //! Operations on projects and their tokens.
 
 use sandbox_api::TokenId;
-use sandboxd_model::{ProjectRecord, TokenRecord};
+use sandboxd_model::{ProjectRecord, RevokedSubject, TokenRecord};
 
 use crate::{Error, Store};
 
@@ -34,5 +34,15 @@ impl Store {
     /// Writes when tokens were last used, in milliseconds since the Unix epoch. Skips tokens that do not exist.
     pub async fn touch_tokens(&self, used: &[(TokenId, i64)]) -> Result<(), Error> {
         self.database.touch_tokens(used).await
+    }
+
+    /// The subjects whose tokens were revoked.
+    pub async fn revoked_subjects(&self) -> Result<Vec<RevokedSubject>, Error> {
+        self.database.revoked_subjects().await
+    }
+
+    /// Writes until when the tokens of a subject are revoked. Fails if the project is missing.
+    pub async fn revoke_subject(&self, revoked: &RevokedSubject) -> Result<(), Error> {
+        self.database.put_revoked_subject(revoked).await
     }
 }

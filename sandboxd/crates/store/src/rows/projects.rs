@@ -1,6 +1,6 @@
-//! Rows of the tables `projects` and `tokens`.
+//! Rows of the tables `projects`, `tokens` and `revoked_subjects`.
 
-use sandboxd_model::{ProjectRecord, Scopes, TokenDigest, TokenRecord};
+use sandboxd_model::{ProjectRecord, RevokedSubject, Scopes, TokenDigest, TokenRecord};
 
 use super::owner::{owner, project_column, subject_column};
 use super::{BadColumn, number, row};
@@ -25,6 +25,35 @@ row! {
         created_at_ms: i64,
         expires_at_ms: Option<i64>,
         last_used_ms: Option<i64>,
+    }
+}
+
+row! {
+    /// A subject whose tokens were revoked.
+    RevokedSubjectRow {
+        project: String,
+        subject: String,
+        until_ms: i64,
+    }
+}
+
+impl From<&RevokedSubject> for RevokedSubjectRow {
+    fn from(revoked: &RevokedSubject) -> Self {
+        Self {
+            project: revoked.project.to_string(),
+            subject: revoked.subject.to_string(),
+            until_ms: revoked.until_ms,
+        }
+    }
+}
+
+impl RevokedSubjectRow {
+    pub(crate) fn record(self) -> Result<RevokedSubject, BadColumn> {
+        Ok(RevokedSubject {
+            project: self.project.parse().map_err(|_| BadColumn("project"))?,
+            subject: self.subject.parse().map_err(|_| BadColumn("subject"))?,
+            until_ms: self.until_ms,
+        })
     }
 }
 

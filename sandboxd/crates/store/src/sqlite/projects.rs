@@ -1,17 +1,17 @@
-//! Statements on the tables `projects` and `tokens`.
+//! Statements on the tables `projects`, `tokens` and `revoked_subjects`.
 
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use sandbox_api::TokenId;
-use sandboxd_model::{ProjectRecord, TokenRecord};
+use sandboxd_model::{ProjectRecord, RevokedSubject, TokenRecord};
 use sqlx::sqlite::SqliteRow;
 
 use super::Database;
 use super::error::bad_row;
 use crate::Error;
 use crate::backend::ProjectTable;
-use crate::rows::projects::{ProjectRow, TokenRow};
+use crate::rows::projects::{ProjectRow, RevokedSubjectRow, TokenRow};
 use crate::rows::sql;
 
 static PROJECTS: LazyLock<String> =
@@ -20,6 +20,12 @@ static PUT_PROJECT: LazyLock<String> =
     LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", sql::insert("projects", ProjectRow::COLUMNS)));
 static TOKENS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM tokens ORDER BY id", sql::list(TokenRow::COLUMNS)));
+static REVOKED_SUBJECTS: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM revoked_subjects", sql::list(RevokedSubjectRow::COLUMNS)));
+static PUT_REVOKED_SUBJECT: LazyLock<String> = LazyLock::new(|| {
+    let insert = sql::insert("revoked_subjects", RevokedSubjectRow::COLUMNS);
+    format!("{insert} ON CONFLICT (project, subject) DO UPDATE SET until_ms = excluded.until_ms")
+});
 static INSERT_TOKEN: LazyLock<String> = LazyLock::new(|| sql::insert("tokens", TokenRow::COLUMNS));
 
 #[async_trait]
@@ -69,11 +75,33 @@ impl ProjectTable for Database {
         });
         touch.await
     }
+
+    async fn revoked_subjects(&self) -> Result<Vec<RevokedSubject>, Error> {
+        let select = sqlx::query(REVOKED_SUBJECTS.as_str());
+        let rows = self.read(|conn| Box::pin(select.fetch_all(conn))).await?;
+        rows.iter().map(read_revoked).collect()
+    }
+
+    async fn put_revoked_subject(&self, revoked: &RevokedSubject) -> Result<(), Error> {
+        let put = self.write_from_reserve(revoked, |conn, revoked| {
+            Box::pin(
+                RevokedSubjectRow::from(revoked)
+                    .bind(sqlx::query(PUT_REVOKED_SUBJECT.as_str()))
+                    .execute(conn),
+            )
+        });
+        put.await.map(drop)
+    }
 }
 
 fn read_project(row: &SqliteRow) -> Result<ProjectRecord, Error> {
     let record = ProjectRow::read(row).and_then(ProjectRow::record);
     record.map_err(bad_row("projects", "name", row))
+}
+
+fn read_revoked(row: &SqliteRow) -> Result<RevokedSubject, Error> {
+    let record = RevokedSubjectRow::read(row).and_then(RevokedSubjectRow::record);
+    record.map_err(bad_row("revoked_subjects", "subject", row))
 }
 
 fn read_token(row: &SqliteRow) -> Result<TokenRecord, Error> {

@@ -12,8 +12,8 @@ use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{
-    CommandRecord, Ended, Orphan, ProjectName, ProjectRecord, RestoreRecord, SandboxRecord, SnapshotRecord,
-    Stage, TokenRecord,
+    CommandRecord, Ended, Orphan, ProjectName, ProjectRecord, RestoreRecord, RevokedSubject, SandboxRecord,
+    SnapshotRecord, Stage, Subject, TokenRecord,
 };
 use sandboxd_store::{
     Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, McpServerTable,
@@ -65,6 +65,7 @@ struct Tables {
     restores: BTreeMap<SandboxId, RestoreRecord>,
     projects: BTreeMap<ProjectName, ProjectRecord>,
     tokens: BTreeMap<TokenId, TokenRecord>,
+    revoked_subjects: BTreeMap<(ProjectName, Subject), RevokedSubject>,
     orphans: Vec<Orphan>,
     identity: Identity,
     snapshot_store: Option<String>,

@@ -64,6 +64,7 @@ macro_rules! contract {
         }
         contract! { #[tokio::test] $database, projects:
             a_project_is_added_once,
+            a_revoked_subject_is_replaced,
             a_token_is_added_touched_and_removed,
         }
         contract! { #[tokio::test] $database, snapshots:

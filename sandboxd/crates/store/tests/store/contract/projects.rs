@@ -1,7 +1,7 @@
 //! Projects and their tokens.
 
 use sandbox_api::TokenId;
-use sandboxd_model::{Owner, ProjectRecord, Scopes, TokenDigest, TokenRecord};
+use sandboxd_model::{Owner, ProjectRecord, RevokedSubject, Scopes, TokenDigest, TokenRecord};
 
 use super::{TestDatabase, new_store};
 
@@ -35,6 +35,25 @@ pub(crate) async fn a_token_is_added_touched_and_removed<D: TestDatabase>() {
     store.remove_token(&token_id(2)).await.unwrap();
     store.remove_token(&token_id(2)).await.unwrap();
     assert_eq!(store.tokens().await.unwrap(), [one]);
+}
+
+pub(crate) async fn a_revoked_subject_is_replaced<D: TestDatabase>() {
+    let (database, store) = new_store::<D>().await;
+    let revoked = |subject: &str, until_ms| RevokedSubject {
+        project: "lab".parse().unwrap(),
+        subject: subject.parse().unwrap(),
+        until_ms,
+    };
+    store.revoke_subject(&revoked("ann", 1)).await.expect_err("its project is missing");
+    store.add_project(&ProjectRecord { name: "lab".parse().unwrap(), created_at_ms: 1 }).await.unwrap();
+    for added in [revoked("ann", 1), revoked("bob", 2), revoked("ann", 3)] {
+        store.revoke_subject(&added).await.unwrap();
+    }
+    store.close().await;
+    let store = database.open().await;
+    let mut found = store.revoked_subjects().await.unwrap();
+    found.sort_by_key(|revoked| revoked.until_ms);
+    assert_eq!(found, [revoked("bob", 2), revoked("ann", 3)]);
 }
 
 fn token_id(number: u32) -> TokenId {

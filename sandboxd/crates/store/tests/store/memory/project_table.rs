@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_api::TokenId;
-use sandboxd_model::{ProjectRecord, TokenRecord};
+use sandboxd_model::{ProjectRecord, RevokedSubject, TokenRecord};
 use sandboxd_store::{Error, ErrorKind, ProjectTable};
 
 use super::Opened;
@@ -48,6 +48,21 @@ impl ProjectTable for Opened {
                     token.last_used_ms = Some(*at_ms);
                 }
             }
+            Ok(())
+        })
+    }
+
+    async fn revoked_subjects(&self) -> Result<Vec<RevokedSubject>, Error> {
+        self.read(|tables| tables.revoked_subjects.values().cloned().collect())
+    }
+
+    async fn put_revoked_subject(&self, revoked: &RevokedSubject) -> Result<(), Error> {
+        self.write(|tables| {
+            if !tables.projects.contains_key(&revoked.project) {
+                return Err(Error::new(ErrorKind::Refused, "the project does not exist"));
+            }
+            let key = (revoked.project.clone(), revoked.subject.clone());
+            tables.revoked_subjects.insert(key, revoked.clone());
             Ok(())
         })
     }
