@@ -3,6 +3,7 @@
 mod children;
 mod command_line;
 mod front;
+mod fuzzed;
 mod intruder;
 mod jwt;
 mod rates;
