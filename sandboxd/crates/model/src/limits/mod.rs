@@ -1,6 +1,7 @@
 //! Every limit of the daemon, by name. The limits of a subject have a module, and all names are used as `limits::NAME`.
 
 mod agents;
+mod audit;
 mod commands;
 mod egress;
 mod engine;
@@ -20,6 +21,7 @@ mod terminals;
 use std::time::Duration;
 
 pub use agents::*;
+pub use audit::*;
 pub use commands::*;
 pub use egress::*;
 pub use engine::*;

@@ -1,0 +1,71 @@
+//! A full disk: what must be recorded fails, and the record goes on without a gap when there is space again.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use sandboxd_audit::{Entry, Options, Record};
+
+use crate::{check, key};
+
+/// A file system of 64 KiB that ends with this value.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None` if this user may not mount one.
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(dir.path()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+fn fill(record: &Record) -> u64 {
+    for acts in 0..10_000 {
+        if let Err(error) = record.append(&Entry::new("test.act").with("text", "x".repeat(700))) {
+            assert!(error.is_full(), "{error}");
+            return acts;
+        }
+    }
+    panic!("the disk does not become full");
+}
+
+fn lines(path: &Path, act: &str) -> usize {
+    let text = fs::read_to_string(path.join("audit-00000001.ndjson")).unwrap_or_default();
+    text.lines().filter(|line| line.contains(act)).count()
+}
+
+#[test]
+fn a_full_disk_leaves_no_gap_and_no_torn_line() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let dir = disk.0.path().join("record");
+    fs::write(disk.0.path().join("ballast"), vec![1; 20_000]).unwrap();
+    let options = Options { max_file_bytes: 1_000_000, kept_files: 0 };
+    let record = Record::open(&dir, key(), options, None).unwrap();
+    let acts = fill(&record);
+    assert!(acts > 10, "{acts}");
+    // Nothing of the line that failed is left, and a second one fails too.
+    assert!(record.append(&Entry::new("test.act").with("text", "x".repeat(700))).is_err());
+    assert!(check(&dir, None).is_intact());
+    for number in 0..1_200 {
+        record.note(Entry::new("test.note").with("number", number));
+    }
+    assert!(record.is_waiting());
+    fs::remove_file(disk.0.path().join("ballast")).unwrap();
+    // They are more than the free space, so some of them wait again.
+    let _ = record.append(&Entry::new("test.next"));
+    let report = check(&dir, None);
+    assert!(report.is_intact() && report.unfinished_bytes == 0, "{report:?}");
+    assert!(lines(&dir, "test.note") > 10);
+    drop(record);
+    let record = Record::open(&dir, key(), options, None).unwrap();
+    drop(record);
+    assert!(check(&dir, None).is_intact());
+}
