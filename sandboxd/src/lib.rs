@@ -7,6 +7,7 @@
 //! - [`content`]: content of files as HTTP responses of both
 //! - [`service`]: every decision
 //! - [`egress`]: outbound connections of sandboxes
+//! - [`audit`]: the audit record, a chain of lines
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon;
 //!   [`packs`]: chunks of snapshots; [`sealed`]: a remote store for them, encrypted
 //! - [`model`]: values and their checks
@@ -23,6 +24,7 @@ pub mod service;
 pub mod telemetry;
 
 pub use sandboxd_agents as agent;
+pub use sandboxd_audit as audit;
 pub use sandboxd_bases as bases;
 pub use sandboxd_cli as cli;
 pub use sandboxd_config as config;
@@ -213,6 +215,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         limits: config.limits,
         state_dir: config.state_dir.clone(),
         remote_store: config.remote_store.clone(),
+        audit: config.audit.clone(),
         run_dir,
         holder,
         image: config.image.clone(),

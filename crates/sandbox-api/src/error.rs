@@ -59,6 +59,8 @@ pub enum ErrorCode {
     Internal,
     /// 503: the engine or the agent is unavailable, or the daemon starts or stops.
     Unavailable,
+    /// 503: the request must be in the audit record, which cannot be written. Nothing was done.
+    AuditUnavailable,
     /// 504: a deadline of the daemon expired.
     DeadlineExceeded,
     /// 507: the workspace or the engine's disk is full.
@@ -89,7 +91,7 @@ impl ErrorCode {
             Self::Refused => 422,
             Self::CapacityExhausted | Self::RateLimited => 429,
             Self::Internal => 500,
-            Self::Unavailable => 503,
+            Self::Unavailable | Self::AuditUnavailable => 503,
             Self::DeadlineExceeded => 504,
             Self::InsufficientStorage => 507,
         }
@@ -98,7 +100,11 @@ impl ErrorCode {
     /// Whether the same request may succeed later without a change.
     pub fn is_retryable(self) -> bool {
         match self {
-            Self::CapacityExhausted | Self::RateLimited | Self::Unavailable | Self::DeadlineExceeded => true,
+            Self::CapacityExhausted
+            | Self::RateLimited
+            | Self::Unavailable
+            | Self::AuditUnavailable
+            | Self::DeadlineExceeded => true,
             Self::InvalidRequest
             | Self::Unauthenticated
             | Self::Forbidden

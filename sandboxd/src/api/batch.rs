@@ -39,6 +39,7 @@ pub(super) async fn run(
         parallel: parallel_of(request.parallel, &specs)?,
         continue_on_error: request.continue_on_error.unwrap_or(false),
     };
+    let id = access.record_commands(id, &specs).await?;
     let results = access.commands().run_batch(&id, specs, order).await?;
     Ok(Json(BatchRan { results: results.into_iter().map(to_wire).collect() }))
 }

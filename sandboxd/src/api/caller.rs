@@ -11,7 +11,7 @@ use super::ApiState;
 use super::error::{ApiError, HttpError, Result};
 use crate::model::Principal;
 use crate::model::principal::Scope;
-use crate::service::{Access, ByOperator};
+use crate::service::{Access, ByOperator, Recorder};
 
 /// A principal that may read.
 pub(super) struct Reader(pub(super) Access);
@@ -65,5 +65,6 @@ fn access(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Access> {
     if !principal.scopes.permit(scope) {
         return Err(HttpError::MissingScope { scope }.into());
     }
-    Ok(Access::new(&state.service, Arc::clone(principal)))
+    let recorder = parts.extensions.get::<Arc<Recorder>>().cloned();
+    Ok(Access::new(&state.service, Arc::clone(principal), recorder))
 }

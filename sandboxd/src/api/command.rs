@@ -52,6 +52,7 @@ pub(super) async fn start(
     let id = access.sandbox(params::sandbox(&id)?)?;
     let spec = spec_of(request, access.limits())?;
     let command_id = spec.id.clone();
+    let id = access.record_commands(id, std::slice::from_ref(&spec)).await?;
     if ndjson::is_wanted(headers.get(ACCEPT)) {
         let stream = access.commands().run(&id, spec).await?;
         return Ok(ndjson::response(stream, command_id));

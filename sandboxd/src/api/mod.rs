@@ -4,6 +4,7 @@
 //! route except health and readiness returns 401 before any other check, even if the path is unknown. [`surface`]
 //! connects servers of other protocols.
 
+mod acts;
 mod auth;
 mod batch;
 mod body;

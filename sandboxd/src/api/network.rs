@@ -31,7 +31,9 @@ pub(super) async fn change(
 ) -> Result<Json<Network>> {
     let id = access.sandbox(params::sandbox(&id)?)?;
     let policy = access.sandboxes().change_network(&id, NetworkRequest::new(&request, "")?).await?;
-    Ok(Json(to_wire(&policy)))
+    let policy = to_wire(&policy);
+    access.found("network", &policy);
+    Ok(Json(policy))
 }
 
 /// List denials.

@@ -93,6 +93,7 @@ pub(super) async fn create_link(
         token: access.principal().token_id().cloned(),
     };
     let link = access.previews().create_link(&id, port, request).await?;
+    access.found("linkId", &link.record().id);
     Ok(Json(to_wire(&access, &link, hosts::of(&headers))))
 }
 

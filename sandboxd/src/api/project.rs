@@ -71,7 +71,9 @@ pub(super) async fn create(
     Operator(access, proof): Operator,
     Json(request): Json<CreateProject>,
 ) -> Result<Json<Project>> {
-    let name = request.name.parse().map_err(|error: FieldError| FieldError::new("name", error.problem))?;
+    let name = request.name.parse::<ProjectName>();
+    let name = name.map_err(|error| FieldError::new("name", error.problem))?;
+    access.found("project", name.as_str());
     Ok(Json(project_to_wire(access.projects().create(name, &proof).await?)))
 }
 
@@ -114,7 +116,9 @@ pub(super) async fn create_token(
     let new = new_token_of(request, access.principal())?;
     let project = project_of(&access, &project)?;
     let (token, record) = access.projects().create_token(&project, access.principal(), new).await?;
-    Ok(Json(TokenCreated { token: token.expose(), properties: to_wire(record) }))
+    let properties = to_wire(record);
+    access.found("properties", &properties);
+    Ok(Json(TokenCreated { token: token.expose(), properties }))
 }
 
 /// Revoke a token.

@@ -1,6 +1,7 @@
 //! Assigns each request an id, writes error bodies with it, and logs each request once.
 
 use std::error::Error as StdError;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -18,10 +19,15 @@ use super::client_address::ClientAddress;
 use super::error::Problem;
 use super::verb;
 
+/// Id of a request, for layers and handlers.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) Arc<str>);
+
 /// Outermost layer of the router.
-pub(super) async fn log(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(super) async fn log(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = format!("req_{}", Uuid::new_v4().simple());
+    request.extensions_mut().insert(RequestId(id.as_str().into()));
     let method = request.method().clone();
     // Logs the route instead of the path, because session keys and file names are private.
     let route = request.extensions().get::<MatchedPath>().map(|path| verb::join(path.as_str()));

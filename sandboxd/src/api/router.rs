@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, auth, batch, child_token, client_address, command, docs, files, health, hosts,
+    ApiState, acts, auth, batch, child_token, client_address, command, docs, files, health, hosts,
     mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run, sandbox,
     server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal, ticket,
     tunnel, verb,
@@ -146,6 +146,7 @@ fn with_layers(router: Router<ApiState>, state: ApiState) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         // The last layer added sees a request first.
         .layer(from_fn_with_state(state.clone(), race::settle))
+        .layer(from_fn_with_state(state.clone(), acts::record))
         .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check))
         .layer(from_fn(server::refuse_when_stopping))
         .layer(from_fn_with_state(Arc::clone(&state.rates), rates::check))

@@ -57,6 +57,7 @@ pub(super) async fn run(
     // A text never has more characters than bytes, so an output of at most this many bytes is not cut.
     let output_file_after = Some(limit.max_chars as u64);
     let spec = CommandSpec { output_file_after, ..spec_of(request.command, access.limits())? };
+    let id = access.record_commands(id, std::slice::from_ref(&spec)).await?;
     let (command, is_traced, has_stages) = (spec.id.clone(), spec.debug, spec.stages.is_some());
     let stream = access.commands().run(&id, spec).await?;
     let reading = read(stream.into_events(), limit).await;

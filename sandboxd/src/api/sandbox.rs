@@ -49,6 +49,8 @@ pub(super) async fn create(
             access.snapshots().create(spec.clone(), &changes, snapshot).await?
         }
     };
+    access.found("sandboxId", &found.id);
+    access.found("created", found.created);
     let ignored = ignored(&request, &spec, &found);
     Ok(Json(SandboxCreated {
         sandbox_id: found.id,

@@ -42,6 +42,7 @@ pub(super) async fn make(
         pause: request.pause.unwrap_or(false),
     };
     let made = access.snapshots().make(&access.sandbox(params::sandbox(&id)?)?, options).await?;
+    access.found("snapshotId", &made.record.id);
     let NewSnapshot { record, torn, torn_files, paused } = made;
     Ok(Json(SnapshotMade { snapshot: to_wire(record), torn, torn_files, paused }))
 }
@@ -122,6 +123,7 @@ pub(super) async fn restore(
     let force = request.force.unwrap_or(false);
     let snapshots = access.snapshots();
     let id = access.sandbox(params::sandbox(&id)?)?;
+    access.found("snapshotId", &request.snapshot_id);
     let snapshot = access.snapshot(request.snapshot_id).await?;
     let done = snapshots.restore(&id, &snapshot, force).await?;
     Ok(Json(SnapshotRestored {
@@ -147,6 +149,7 @@ pub(super) async fn fork(
     let sessions = request.session_keys.iter().map(|key| session_key(key));
     let sessions = sessions.collect::<std::result::Result<Vec<_>, FieldError>>()?;
     let forked = access.snapshots().fork(&access.sandbox(params::sandbox(&id)?)?, sessions).await?;
+    access.found("sandboxIds", forked.iter().map(|fork| &fork.id).collect::<Vec<_>>());
     let sandboxes = forked.into_iter().map(|fork: service::Reconnected| SandboxCreated {
         sandbox_id: fork.id,
         created: fork.created,

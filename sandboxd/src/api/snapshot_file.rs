@@ -53,5 +53,7 @@ pub(super) async fn import(User(access): User, query: Params, file: Upload) -> R
         ttl: ttl.map(ttl_of).transpose()?,
     };
     let imported = access.snapshots().import(file.into_stream(), options).await;
-    Ok(Json(to_wire(imported?)))
+    let imported = imported?;
+    access.found("snapshotId", &imported.id);
+    Ok(Json(to_wire(imported)))
 }

@@ -37,6 +37,7 @@ pub(super) async fn open(
     let id = access.sandbox(params::sandbox(&id)?)?;
     let spec = spec_of(request)?;
     let terminal_id = spec.id.clone();
+    access.found("terminalId", &terminal_id);
     access.terminals().open(&id, spec).await?;
     Ok(Json(TerminalOpened { terminal_id }))
 }

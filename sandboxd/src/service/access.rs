@@ -4,21 +4,24 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use sandbox_api::{SandboxId, SnapshotId};
+use serde::Serialize;
 
-use super::{Authorized, ByOperator, Error, Service};
-use crate::model::{Owner, Principal, ProjectName, Refusal, Resource};
+use super::{Authorized, ByOperator, Error, Recorded, Recorder, Service};
+use crate::model::{CommandSpec, Owner, Principal, ProjectName, Refusal, Resource};
 
 /// The service, for one principal.
 #[derive(Debug, Clone)]
 pub struct Access {
     service: Arc<Service>,
     principal: Arc<Principal>,
+    /// Records the act of the request, if it is one that the audit record has.
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Access {
     /// The service for the principal of a request.
-    pub fn new(service: &Arc<Service>, principal: Arc<Principal>) -> Self {
-        Self { service: Arc::clone(service), principal }
+    pub fn new(service: &Arc<Service>, principal: Arc<Principal>, recorder: Option<Arc<Recorder>>) -> Self {
+        Self { service: Arc::clone(service), principal, recorder }
     }
 
     /// The principal.
@@ -89,6 +92,28 @@ impl Access {
         match self.covers(&record.sandbox, &record.owner) {
             true => Ok(Authorized::new(id)),
             false => Err(Refusal::NotFound(Resource::Snapshot).into()),
+        }
+    }
+
+    /// Records the commands that a request is about to start.
+    pub async fn record_commands(
+        &self,
+        sandbox: Authorized<SandboxId>,
+        specs: &[CommandSpec],
+    ) -> Result<Recorded, Error> {
+        let recorder = self.recorder.as_ref().ok_or(Error::Unrecorded)?;
+        let found = self.service.lifecycle.find(&sandbox)?;
+        for spec in specs {
+            let secrets = found.with_spec(|of_sandbox| of_sandbox.secrets_beside(&spec.env));
+            recorder.begin_command(spec, &secrets).await?;
+        }
+        Ok(Recorded::new(sandbox))
+    }
+
+    /// Adds what became known during the act of the request to its line in the audit record.
+    pub fn found(&self, name: &str, value: impl Serialize) {
+        if let Some(recorder) = &self.recorder {
+            recorder.found(name, value);
         }
     }
 

@@ -5,6 +5,8 @@
 
 use std::ops::Deref;
 
+use sandbox_api::SandboxId;
+
 /// An id of an object that the principal of a request may use.
 #[derive(Debug, Clone)]
 pub struct Authorized<T>(T);
@@ -20,6 +22,25 @@ impl<T> Deref for Authorized<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A sandbox that the principal may use, and whose commands of this request are in the audit record.
+#[derive(Debug)]
+pub struct Recorded(Authorized<SandboxId>);
+
+impl Recorded {
+    /// The sandbox, after its commands were recorded.
+    pub(super) fn new(sandbox: Authorized<SandboxId>) -> Self {
+        Self(sandbox)
+    }
+}
+
+impl Deref for Recorded {
+    type Target = Authorized<SandboxId>;
+
+    fn deref(&self) -> &Self::Target {
         &self.0
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! A component uses only components above it in this list:
 //!
+//! - `audit`: the record of security-relevant acts
 //! - `ownership`: whether the engine is ours and this daemon is its newest owner
 //! - `storage`: the workspaces' disks, their quota and the free space
 //! - `history`: which commands ran and how they ended
@@ -16,6 +17,7 @@
 //! - `projects`: projects and their tokens
 
 mod access;
+mod audit;
 mod authorized;
 mod clock;
 mod commands;
@@ -47,7 +49,8 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 pub use self::access::Access;
-pub use self::authorized::{Authorized, ByOperator};
+pub use self::audit::{Audit, AuditFilter, AuditLine, AuditPage, Recorder};
+pub use self::authorized::{Authorized, ByOperator, Recorded};
 pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream, Commands};
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
@@ -87,6 +90,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub struct Service {
     context: Context,
+    audit: Arc<Audit>,
     ownership: Arc<Ownership>,
     storage: Arc<Storage>,
     history: Arc<History>,
@@ -119,11 +123,13 @@ impl Service {
             engine,
             instance,
         };
+        let audit = Arc::new(Audit::new(&context).await?);
         let ownership = Arc::new(Ownership::new(&context));
         let storage = Arc::new(Storage::new(&context, &ownership));
         let history = Arc::new(History::new(&context));
-        let egress = Arc::new(Egress::new(&context));
-        let lifecycle = Arc::new(Lifecycle::new(&context, &ownership, &storage, &history, &egress).await?);
+        let egress = Arc::new(Egress::new(&context, &audit));
+        let lifecycle =
+            Arc::new(Lifecycle::new(&context, &audit, &ownership, &storage, &history, &egress).await?);
         let snapshots = Arc::new(Snapshots::new(&context, &lifecycle, &storage).await?);
         let park_checkpoints = Arc::downgrade(&snapshots);
         lifecycle.set_park_checkpoints(park_checkpoints);
@@ -138,6 +144,7 @@ impl Service {
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
             snapshots,
             context,
+            audit,
             ownership,
             storage,
             history,
@@ -145,6 +152,11 @@ impl Service {
             commands,
             previews,
         }))
+    }
+
+    /// The record of security-relevant acts.
+    pub fn audit(&self) -> &Arc<Audit> {
+        &self.audit
     }
 
     /// Sandboxes, from create to delete.
@@ -246,6 +258,7 @@ impl Service {
             warn!("the engine does not answer; the disks' helper ends by itself");
         }
         self.lifecycle.flush().await;
+        self.audit.close().await;
         self.context.store.close().await;
     }
 

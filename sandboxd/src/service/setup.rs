@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::model::jwt::JwtSettings;
+use crate::model::audit::AuditSettings;
 use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, RemoteStore, Transport};
 
@@ -16,6 +17,8 @@ pub struct Setup {
     pub state_dir: PathBuf,
     /// Remote store of snapshots. `None` is a directory in the state dir.
     pub remote_store: Option<RemoteStore>,
+    /// The audit record.
+    pub audit: AuditSettings,
     /// Directory of the agents' sockets. Only this installation uses it.
     pub run_dir: PathBuf,
     /// Distinguishes the state dir from a copy of it.

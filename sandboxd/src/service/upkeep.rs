@@ -18,25 +18,30 @@ impl Service {
     /// Runs the upkeep until `shutdown`. Begins when the start is complete.
     pub async fn run_upkeep(self: &Arc<Self>, shutdown: CancellationToken) {
         let work = async {
-            self.lifecycle.until_ready().await;
-            tokio::join!(
-                self.lifecycle.park_surplus(),
-                self.tick_every_second(),
-                self.tick_every_minute(),
-                self.storage.watch_space(),
-                self.commands.sweep_feeds(),
-                trim_regularly(),
-                self.follow_engine(),
-                self.keep_snapshots(),
-                self.collect_chunks(),
-                self.make_missed_checkpoints(),
-                self.watch_ownership()
-            );
+            // Requests that need no sandbox are served before the start is complete.
+            tokio::join!(self.audit.keep(), self.run_when_ready());
         };
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = work => {}
         }
+    }
+
+    async fn run_when_ready(self: &Arc<Self>) {
+        self.lifecycle.until_ready().await;
+        tokio::join!(
+            self.lifecycle.park_surplus(),
+            self.tick_every_second(),
+            self.tick_every_minute(),
+            self.storage.watch_space(),
+            self.commands.sweep_feeds(),
+            trim_regularly(),
+            self.follow_engine(),
+            self.keep_snapshots(),
+            self.collect_chunks(),
+            self.make_missed_checkpoints(),
+            self.watch_ownership()
+        );
     }
 
     /// Ends what has expired: links and commands. Parks idle sandboxes and deletes those that were parked for too long.

@@ -90,7 +90,7 @@ impl fmt::Display for FaultKind {
             Self::FilesMissing { from } => {
                 write!(f, "the files from {} up to this one are missing", name(*from))
             }
-            Self::NotAsStored => f.write_str("not the line that the daemon stored in its database"),
+            Self::NotAsStored => f.write_str("not the line that the daemon stored or logged"),
             Self::EndMissing { stored } => {
                 write!(f, "the last lines are missing, up to number {stored}")
             }
@@ -108,9 +108,9 @@ impl Report {
     }
 }
 
-/// Checks all files of a directory. `stored` is the newest head that the daemon has stored elsewhere. It must have been read
-/// before, because a running daemon goes on.
-pub fn verify(path: &Path, key: &Key, stored: Option<Head>) -> Result<Report, Error> {
+/// Checks all files of a directory. `stored` are heads that the daemon has stored elsewhere. They must have been read before,
+/// because a running daemon goes on.
+pub fn verify(path: &Path, key: &Key, stored: &[Head]) -> Result<Report, Error> {
     let dir = Directory::open(path)?;
     let mut check = Check::new(key, stored);
     for number in dir.numbers()? {
@@ -128,7 +128,7 @@ pub fn verify(path: &Path, key: &Key, stored: Option<Head>) -> Result<Report, Er
 
 struct Check<'a> {
     key: &'a Key,
-    stored: Option<Head>,
+    stored: &'a [Head],
     report: Report,
     /// The first file, and the last one so far.
     first: Option<u64>,
@@ -139,7 +139,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(key: &'a Key, stored: Option<Head>) -> Self {
+    fn new(key: &'a Key, stored: &'a [Head]) -> Self {
         let report = Report {
             files: 0,
             lines: 0,
@@ -202,7 +202,7 @@ impl<'a> Check<'a> {
         } else {
             self.note(&line);
         }
-        if self.stored.is_some_and(|stored| stored.seq == head.seq && stored.mac != head.mac) {
+        if self.stored.iter().any(|stored| stored.seq == head.seq && stored.mac != head.mac) {
             self.fault(FaultKind::NotAsStored);
         }
         self.report.head = head;
@@ -243,8 +243,9 @@ impl<'a> Check<'a> {
     }
 
     fn finish(mut self) -> Report {
-        if let Some(stored) = self.stored.filter(|stored| stored.seq > self.report.head.seq) {
-            self.fault(FaultKind::EndMissing { stored: stored.seq });
+        let stored = self.stored.iter().map(|stored| stored.seq).max();
+        if let Some(stored) = stored.filter(|stored| *stored > self.report.head.seq) {
+            self.fault(FaultKind::EndMissing { stored });
         }
         // A daemon that is killed may not have removed all that it was about to remove.
         if let Some(first) = self.first.filter(|first| *first > self.removed_through + 1) {

@@ -6,6 +6,7 @@ use futures::future::{FutureExt, LocalBoxFuture};
 use sandboxd_config::Config;
 
 use crate::accept_engine::{AcceptEngineArgs, accept_engine};
+use crate::audit::{AuditArgs, audit};
 use crate::cp::{CpArgs, cp};
 use crate::diff::{DiffArgs, diff};
 use crate::exec::{ExecArgs, exec};
@@ -61,6 +62,7 @@ pub enum ClientCommand {
     Token(TokenArgs),
     #[command(name = "whoami")]
     WhoAmI(WhoAmIArgs),
+    Audit(AuditArgs),
     AcceptEngine(AcceptEngineArgs),
 }
 
@@ -96,6 +98,7 @@ impl ClientCommand {
             Self::Project(args) => project(args, config).boxed_local(),
             Self::Token(args) => token(args, config).boxed_local(),
             Self::WhoAmI(args) => whoami(args, config).boxed_local(),
+            Self::Audit(args) => audit(args, config).boxed_local(),
             Self::AcceptEngine(args) => accept_engine(args, config).boxed_local(),
         }
     }

@@ -3,6 +3,7 @@
 mod accept_engine;
 mod action;
 mod attachment;
+mod audit;
 mod client_command;
 mod command;
 mod cp;

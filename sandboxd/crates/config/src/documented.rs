@@ -174,7 +174,7 @@ type InUnit = fn(&Config) -> u64;
 const MIB: u64 = 1024 * 1024;
 
 /// The settings that are numbers. The test fails if one is missing here.
-const NUMBERS: [(&str, InUnit); 15] = [
+const NUMBERS: [(&str, InUnit); 16] = [
     ("SANDBOXD_PORT", |config| config.port.into()),
     ("SANDBOXD_MAX_BODY_BYTES", |config| config.limits.max_body_bytes as u64),
     ("SANDBOXD_MAX_CONCURRENT", |config| config.limits.max_concurrent as u64),
@@ -189,6 +189,7 @@ const NUMBERS: [(&str, InUnit); 15] = [
     ("SANDBOXD_READS_PER_MINUTE", |config| per_minute(config, RateClass::Reads)),
     ("SANDBOXD_COMMANDS_PER_MINUTE", |config| per_minute(config, RateClass::Commands)),
     ("SANDBOXD_CREATES_PER_MINUTE", |config| per_minute(config, RateClass::Creates)),
+    ("SANDBOXD_AUDIT_MB", |config| config.audit.kept_bytes / MIB),
     ("SANDBOXD_EGRESS_MAX_MB", |config| config.egress.max_bytes.unwrap_or(0) / MIB),
 ];
 

@@ -13,7 +13,7 @@ mod published;
 mod reader;
 mod remote_store;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandbox_api::limits as shared;
@@ -26,6 +26,7 @@ pub use reader::{Fault, Report, Row};
 use self::reader::Reader;
 use sandboxd_model::front::FrontSettings;
 use sandboxd_model::jwt::JwtSettings;
+use sandboxd_model::audit::AuditSettings;
 use sandboxd_model::layout::DEFAULT_IMAGE;
 use sandboxd_model::preview::PreviewSettings;
 use sandboxd_model::rates::RateSettings;
@@ -59,6 +60,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Remote store of snapshots. `None` is a directory in the state dir.
     pub remote_store: Option<RemoteStore>,
+    /// The audit record.
+    pub audit: AuditSettings,
     /// Directory of the agents' sockets.
     pub run_dir: PathBuf,
     /// Address of the engine.
@@ -141,6 +144,7 @@ impl Config {
         let rates = identity::read_rates(reader);
         let state_dir = reader.setting("SANDBOXD_STATE_DIR", &parse::default_state_dir(), parse::directory);
         let remote_store = remote_store::read(reader);
+        let audit = read_audit(reader, state_dir.as_deref());
         let run_dir = reader.setting("SANDBOXD_RUN_DIR", &parse::default_run_dir(), parse::run_dir);
         let engine = reader.engine();
         let oci_runtime = reader.optional("SANDBOXD_RUNTIME", parse::word);
@@ -180,6 +184,7 @@ impl Config {
             rates: rates?,
             state_dir: state_dir?,
             remote_store: remote_store?,
+            audit: audit?,
             run_dir: run_dir?,
             engine: engine?,
             oci_runtime,
@@ -203,6 +208,17 @@ impl Config {
             log_json: log_json?,
         })
     }
+}
+
+fn read_audit(reader: &mut Reader<'_>, state_dir: Option<&Path>) -> Option<AuditSettings> {
+    let dir = reader.optional("SANDBOXD_AUDIT_DIR", parse::directory);
+    let kept = reader.setting("SANDBOXD_AUDIT_MB", "1024", parse::number(0..=1_073_741_824));
+    let commands = reader.setting("SANDBOXD_AUDIT_COMMANDS", "hash", parse::command_detail);
+    Some(AuditSettings {
+        dir: dir.or_else(|| Some(state_dir?.join("audit")))?,
+        kept_bytes: kept? * 1024 * 1024,
+        commands: commands?,
+    })
 }
 
 fn check_token(reader: &mut Reader<'_>, bind: Option<&BindHost>, token: Option<&SecretString>) {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::bind_host::BindHost;
+use sandboxd_model::audit::CommandDetail;
 use sandboxd_model::preview::{Front, Reach};
 use sandboxd_model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, ToolTokens, Transport, limits};
 
@@ -235,6 +236,14 @@ pub(super) fn transport(text: &str) -> Result<Option<Transport>, String> {
         ("auto", _) => Ok(None),
         (_, Some(transport)) => Ok(Some(transport)),
         (_, None) => Err(format!("must be `auto`, `socket` or `engine`, not {text:?}")),
+    }
+}
+
+pub(super) fn command_detail(text: &str) -> Result<CommandDetail, String> {
+    match text {
+        "hash" => Ok(CommandDetail::Hash),
+        "text" => Ok(CommandDetail::Text),
+        _ => Err(format!("must be `hash` or `text`, not {text:?}")),
     }
 }
 

@@ -89,6 +89,17 @@ impl Instance {
         Fingerprint(bytes)
     }
 
+    /// The key that authenticates the lines of the audit record.
+    pub fn audit_key(&self) -> [u8; KEY_BYTES] {
+        mac(&self.key, "audit", "")
+    }
+
+    /// A keyed hash of a command, in hexadecimal digits. It shows which recorded commands are the same, and nothing else to
+    /// those who do not have the key.
+    pub fn command_mac(&self, command: &[u8]) -> String {
+        hex(&mac(&self.key, "audit command", command))
+    }
+
     /// The secret that the agent of a sandbox must present: 64 hexadecimal digits.
     pub fn agent_secret(&self, sandbox: &SandboxId) -> String {
         hex(&mac(&self.key, "agent", sandbox.as_str()))

@@ -1,6 +1,7 @@
 //! The values that all other crates use: ids, specifications, states, limits. There is no I/O here.
 
 mod admin_token;
+pub mod audit;
 mod ca_bundle;
 mod checkpoints;
 mod child_token;

@@ -64,12 +64,26 @@ pub fn secret_env(mut given: Vec<String>, env: &StringMap) -> Result<Vec<String>
     Ok(given)
 }
 
+/// Replaces secret values in a text.
+pub fn redacted(text: &str, secrets: &[Secret]) -> String {
+    let mut shown = text.to_owned();
+    for secret in longest_first(secrets) {
+        shown = shown.replace(&secret.value, &format!("[{}]", secret.name));
+    }
+    shown
+}
+
+/// A value may contain another one.
+fn longest_first(secrets: &[Secret]) -> Vec<&Secret> {
+    let mut longest_first: Vec<&Secret> = secrets.iter().collect();
+    longest_first.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
+    longest_first
+}
+
 /// Replaces secret values in the name of a host, which has no upper case.
 pub fn redacted_host(host: &str, secrets: &[Secret]) -> String {
     let mut shown = host.to_owned();
-    let mut longest_first: Vec<&Secret> = secrets.iter().collect();
-    longest_first.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
-    for secret in longest_first {
+    for secret in longest_first(secrets) {
         let replacement = format!("[{}]", secret.name);
         for value in [secret.value.clone(), secret.value.to_ascii_lowercase()] {
             shown = shown.replace(&value, &replacement);

@@ -107,8 +107,7 @@ impl StateDir {
             return Err(Error::NoKey { path });
         }
         let key = read_or_create(&path, || random::<KEY_BYTES>().map(Vec::from))?;
-        let key = <[u8; KEY_BYTES]>::try_from(key).map_err(|_| Error::BadKey { path })?;
-        Ok(Instance::new(key))
+        instance_of(key, path)
     }
 
     /// Id that distinguishes this directory from a copy, whose files have other inodes or are on another machine.
@@ -129,6 +128,18 @@ impl StateDir {
         })?;
         read_token(&self.path)
     }
+}
+
+/// Reads the identity of the instance with this state dir, also while its daemon runs.
+pub fn read_instance(state_dir: &Path) -> Result<Instance, Error> {
+    let path = state_dir.join(KEY_FILE);
+    let key = fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+    instance_of(key, path)
+}
+
+fn instance_of(key: Vec<u8>, path: PathBuf) -> Result<Instance, Error> {
+    let key = <[u8; KEY_BYTES]>::try_from(key).map_err(|_| Error::BadKey { path })?;
+    Ok(Instance::new(key))
 }
 
 /// Reads the token that a daemon with this state dir generated.

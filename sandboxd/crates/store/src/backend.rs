@@ -244,6 +244,12 @@ pub trait DaemonTable {
     /// Writes the id of the store that has the snapshots.
     async fn set_snapshot_store(&self, store: Option<&str>) -> Result<(), Error>;
 
+    /// The last line of the audit record that was written here. `None` in a new database.
+    async fn audit_head(&self) -> Result<Option<AuditHead>, Error>;
+
+    /// Writes the last line of the audit record.
+    async fn set_audit_head(&self, head: &AuditHead) -> Result<(), Error>;
+
     /// The orphans on the engine, ordered by kind and name.
     async fn orphans(&self) -> Result<Vec<Orphan>, Error>;
 
@@ -270,6 +276,15 @@ pub struct Written {
     pub started_at_ms: i64,
     /// Whether its end is stored too.
     pub has_ended: bool,
+}
+
+/// The last line of the audit record, as far as it is on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditHead {
+    /// Its sequence number, from 1.
+    pub seq: u64,
+    /// Its MAC, in hexadecimal digits.
+    pub mac: String,
 }
 
 /// What the last start stored. Everything is `None` in a database of an older version.

@@ -22,7 +22,7 @@ mod rows;
 pub mod sqlite;
 
 pub use backend::{
-    Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, ProjectTable,
+    AuditHead, Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, ProjectTable,
     SandboxTable, SnapshotTable, Written,
 };
 pub use chunks::{ChunkHash, ChunkLocation, ChunkPack, ChunkPackUse, Generation};

@@ -96,6 +96,7 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
         return next.run(request).await;
     }
     state.service.metrics().auth_failed();
+    state.service.audit().count_auth_failure(peer_of(request.extensions()));
     // A request without any token is not a guess, so it does not count as a failure.
     let counted = if given.is_nothing() && !has_ticket {
         Ok(())
@@ -123,6 +124,7 @@ pub(super) fn check_late(state: &ApiState, head: &Parts, token: &str) -> Option<
     let principal = principal.filter(|found| note(state, of, found));
     if principal.is_none() {
         state.service.metrics().auth_failed();
+        state.service.audit().count_auth_failure(peer_of(of));
         // The response is the same whether or not the client has used up its guesses.
         let _ = state.throttle.failed(peer_of(of));
     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use sandbox_api::{CommandId, SandboxId};
+use sandbox_api::CommandId;
 
 use super::{Commands, Error};
 use crate::model::command::Stream;
 use crate::model::{CommandSpec, Ended, Event, Tail, limits};
-use crate::service::Authorized;
+use crate::service::Recorded;
 
 /// How the commands of a batch follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Commands {
     /// unless they are detached, and starts no other.
     pub async fn run_batch(
         self: &Arc<Self>,
-        id: &Authorized<SandboxId>,
+        id: &Recorded,
         specs: Vec<CommandSpec>,
         order: BatchOrder,
     ) -> Result<Vec<CommandResult>, Error> {
@@ -79,16 +79,12 @@ impl Commands {
         Ok(results.into_iter().flatten().collect())
     }
 
-    async fn run_one(self: &Arc<Self>, id: &Authorized<SandboxId>, spec: CommandSpec) -> CommandResult {
+    async fn run_one(self: &Arc<Self>, id: &Recorded, spec: CommandSpec) -> CommandResult {
         let command = spec.id.clone();
         CommandResult { command, outcome: self.run_to_end(id, spec).await }
     }
 
-    async fn run_to_end(
-        self: &Arc<Self>,
-        id: &Authorized<SandboxId>,
-        spec: CommandSpec,
-    ) -> Result<CommandOutput, Error> {
+    async fn run_to_end(self: &Arc<Self>, id: &Recorded, spec: CommandSpec) -> Result<CommandOutput, Error> {
         let is_traced = spec.debug;
         let mut events = std::pin::pin!(self.run(id, spec).await?.into_events());
         let mut stdout = Tail::new(limits::MAX_BATCH_OUTPUT_BYTES);

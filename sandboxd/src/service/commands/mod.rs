@@ -32,7 +32,7 @@ use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
 use crate::model::{CommandRecord, CommandRefusal, CommandSpec, Ended, Refusal, Resource, limits};
-use crate::service::Authorized;
+use crate::service::{Authorized, Recorded};
 use crate::store::Store;
 
 /// SIGTERM of signal(7).
@@ -69,11 +69,7 @@ impl Commands {
     }
 
     /// Starts a command. Returns when it runs, or at once if a command with this id ran before.
-    pub async fn start(
-        self: &Arc<Self>,
-        id: &Authorized<SandboxId>,
-        spec: CommandSpec,
-    ) -> Result<Started, Error> {
+    pub async fn start(self: &Arc<Self>, id: &Recorded, spec: CommandSpec) -> Result<Started, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let known = self.find_known(&in_use, &spec).await?;
         if let Some(Known::Gone(status)) = known {

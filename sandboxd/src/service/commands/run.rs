@@ -9,16 +9,12 @@ use super::{Commands, Error, Known, with_env};
 use crate::agent::{EventStream, ReaderId};
 use crate::model::command::CommandStatus;
 use crate::model::{CommandSpec, Event};
-use crate::service::Authorized;
+use crate::service::{Authorized, Recorded};
 
 impl Commands {
     /// Starts a command and streams it from its start to its end. Dropping the stream ends the command, unless it is
     /// detached.
-    pub async fn run(
-        self: &Arc<Self>,
-        id: &Authorized<SandboxId>,
-        spec: CommandSpec,
-    ) -> Result<CommandStream, Error> {
+    pub async fn run(self: &Arc<Self>, id: &Recorded, spec: CommandSpec) -> Result<CommandStream, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let (permit, reader) = (in_use.sandbox().reader()?, ReaderId::next());
         let known = self.find_known(&in_use, &spec).await?;

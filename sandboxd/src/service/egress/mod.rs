@@ -27,6 +27,7 @@ pub use self::denials::{Denial, DenialEvent, DenialStream};
 
 use self::denials::Denials;
 use self::passes::{PassId, Passes};
+use super::audit::Audit;
 use super::tasks::Tasks;
 use super::{Context, Error};
 use crate::egress::{BlockedPort, Gate, PublishedAt};
@@ -38,15 +39,17 @@ use crate::model::{Host, NetworkMode, NetworkPolicy, Secret, limits};
 /// Serves the sandboxes' outbound connections.
 #[derive(Debug)]
 pub(in crate::service) struct Egress {
+    audit: Arc<Audit>,
     gate: Arc<Gate>,
     metrics: Arc<Metrics>,
     tasks: Tasks,
 }
 
 impl Egress {
-    pub(in crate::service) fn new(context: &Context) -> Self {
+    pub(in crate::service) fn new(context: &Context, audit: &Arc<Audit>) -> Self {
         let setup = &context.setup;
         Self {
+            audit: Arc::clone(audit),
             gate: Arc::new(Gate::new(setup.egress.clone(), setup.own_ports.clone())),
             metrics: Arc::clone(&context.metrics),
             tasks: context.tasks.clone(),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use sandbox_api::SandboxId;
 use sandbox_api::network::DenialReason;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -19,11 +20,19 @@ use crate::agent::{AgentHandle, Outgoing};
 use crate::egress::{self, Broken, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
 use crate::metrics::{Decision, Metrics};
 use crate::model::{Host, limits};
+use crate::service::audit::Audit;
 
 impl Egress {
     /// Serves the outbound connections of a sandbox until the guard is dropped.
-    pub(in crate::service) fn begin(&self, outbound: &Arc<Outbound>, agent: &AgentHandle) -> DropGuard {
+    pub(in crate::service) fn begin(
+        &self,
+        sandbox: &SandboxId,
+        outbound: &Arc<Outbound>,
+        agent: &AgentHandle,
+    ) -> DropGuard {
         let server = OutboundServer {
+            sandbox: sandbox.clone(),
+            audit: Arc::clone(&self.audit),
             gate: Arc::clone(&self.gate),
             outbound: Arc::clone(outbound),
             tally: Arc::new(Tally::new(Arc::clone(&self.metrics), self.gate.max_bytes())),
@@ -37,6 +46,8 @@ impl Egress {
 
 /// Server of a running sandbox's outbound connections.
 struct OutboundServer {
+    sandbox: SandboxId,
+    audit: Arc<Audit>,
     gate: Arc<Gate>,
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
@@ -139,6 +150,7 @@ impl OutboundServer {
         let allowable = reason.is_allowable()
             && shown == text
             && host.is_some_and(|host| self.gate.may_allow(host, port));
+        self.audit.count_denial(&self.sandbox, &shown, port, reason);
         self.outbound.denials.record(&shown, port, reason, allowable);
         debug!(host = shown, port, ?reason, "an outbound connection was denied");
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::Error;
 use crate::agent;
+use crate::audit;
 use crate::engine::{self, DiskFault};
 use crate::model::{FieldError, PublicError, Refusal};
 use crate::store;
@@ -102,6 +103,12 @@ impl Error {
         match self {
             Self::Engine(error) => error.advice(),
             Self::Store(error) => error.advice(),
+            Self::Audit(audit::Error::InUse { .. }) => {
+                Some("give each daemon a directory of its own in SANDBOXD_AUDIT_DIR")
+            }
+            Self::Audit(audit::Error::Io { .. }) => Some(
+                "the directory of the audit record must be writable for the daemon, and neither it nor a file in it may be a symbolic link; see SANDBOXD_AUDIT_DIR",
+            ),
             Self::Snapshot(error) => error.advice(),
             Self::Ownership(error) => error.advice(),
             Self::Base { fault, .. } => Some(fault.advice()),

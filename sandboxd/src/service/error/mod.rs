@@ -23,6 +23,7 @@ pub use self::snapshots::SnapshotError;
 pub use self::spec::SpecError;
 pub use self::stdin::StdinError;
 use crate::agent;
+use crate::audit;
 use crate::engine;
 use crate::jwt;
 use crate::model::echo::Echo;
@@ -133,6 +134,10 @@ pub enum Error {
         /// Why.
         source: jwt::SourceError,
     },
+    /// A route that starts commands is not one of those whose acts are recorded.
+    Unrecorded,
+    /// The audit record cannot be written, or read.
+    Audit(#[from] audit::Error),
     /// The run dir cannot be used.
     RunDir {
         /// The system's error.
@@ -260,6 +265,14 @@ impl Error {
                 ErrorCode::Unavailable,
                 "the history of commands cannot be written",
                 json!({}),
+            ),
+            Self::Unrecorded => {
+                PublicError::new(ErrorCode::Internal, "the route is missing among recorded acts", json!({}))
+            }
+            Self::Audit(error) => PublicError::new(
+                ErrorCode::AuditUnavailable,
+                "the audit record cannot be written, so nothing was done that must be in it; the operator finds the cause in the daemon's log",
+                json!({ "full": error.is_full() }),
             ),
             Self::RunDir { .. } => {
                 PublicError::new(ErrorCode::Internal, "the run dir cannot be used", json!({}))

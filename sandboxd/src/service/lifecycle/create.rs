@@ -155,7 +155,7 @@ impl Lifecycle {
         }
         self.store.put(&sandbox.update(|record| record.stage = Stage::Running)).await?;
         seam::at("create.outcome");
-        let egress = self.egress.begin(sandbox.outbound(), &agent);
+        let egress = self.egress.begin(sandbox.id(), sandbox.outbound(), &agent);
         Ok(Running { agent, permit: Some(permit), egress })
     }
 

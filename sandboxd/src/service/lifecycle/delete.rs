@@ -12,6 +12,7 @@ use super::order::{Running, State};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::model::Stage;
+use crate::model::audit::Act;
 use crate::service::Authorized;
 use crate::{seam, store};
 
@@ -143,10 +144,11 @@ impl Lifecycle {
     }
 
     /// Deletes a sandbox if it is still parked, no request is about to use it, and `is_due` still holds. Returns
-    /// whether it was deleted.
+    /// whether it was deleted. `reason` is for the audit record.
     pub(super) async fn delete_parked(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
+        reason: &'static str,
         is_due: impl Fn(&Self) -> bool,
     ) -> Result<bool, Error> {
         let Some(mut state) = sandbox.order.try_exclusive() else {
@@ -156,6 +158,8 @@ impl Lifecycle {
         if !parked || sandbox.activity().is_used() || !is_due(self) {
             return Ok(false);
         }
-        self.delete_locked(sandbox, &mut state).await.map(|()| true)
+        let recorder = self.recorder(Act::SandboxDelete, sandbox, reason);
+        recorder.begin().await?;
+        recorder.ended(self.delete_locked(sandbox, &mut state).await).map(|()| true)
     }
 }

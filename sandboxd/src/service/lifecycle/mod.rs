@@ -52,6 +52,7 @@ use self::registry::Registry;
 pub(in crate::service) use self::sandbox::Sandbox;
 pub use self::update::Changes;
 pub use self::view::{SandboxUsage, SandboxView, Selection};
+use super::audit::{Audit, Recorder};
 use super::clock::Age;
 use super::egress::Egress;
 use super::history::History;
@@ -62,7 +63,7 @@ use super::{Context, Error, Setup};
 use crate::agent::AgentHandle;
 use crate::engine::Engine;
 use crate::metrics::{Metrics, Repair};
-use crate::model::{Instance, Orphan, Owner, ProjectName, SessionKey, limits};
+use crate::model::{Instance, Orphan, Owner, ProjectName, SessionKey, audit, limits};
 use crate::store::Store;
 
 /// What other components have attached to a sandbox. They remove it before the sandbox is deleted.
@@ -122,6 +123,7 @@ pub struct Lifecycle {
     setup: Arc<Setup>,
     metrics: Arc<Metrics>,
     tasks: Tasks,
+    audit: Arc<Audit>,
     ownership: Arc<Ownership>,
     storage: Arc<Storage>,
     history: Arc<History>,
@@ -153,6 +155,7 @@ pub struct Lifecycle {
 impl Lifecycle {
     pub(in crate::service) async fn new(
         context: &Context,
+        audit: &Arc<Audit>,
         ownership: &Arc<Ownership>,
         storage: &Arc<Storage>,
         history: &Arc<History>,
@@ -168,6 +171,7 @@ impl Lifecycle {
             setup: Arc::clone(&context.setup),
             metrics: Arc::clone(&context.metrics),
             tasks: context.tasks.clone(),
+            audit: Arc::clone(audit),
             ownership: Arc::clone(ownership),
             storage: Arc::clone(storage),
             history: Arc::clone(history),
@@ -193,6 +197,11 @@ impl Lifecycle {
 
     fn attachments(&self) -> Option<Arc<dyn Attachments>> {
         self.attachments.get()?.upgrade()
+    }
+
+    /// Records an act of the daemon itself on a sandbox.
+    fn recorder(&self, act: audit::Act, sandbox: &Sandbox, reason: &'static str) -> Recorder {
+        self.audit.of_daemon(act, sandbox.id(), &sandbox.owner(), reason)
     }
 
     /// Whether a client may request an image. Names are compared literally: a tag does not match its digest.

@@ -14,6 +14,7 @@ use super::view::agent_info;
 use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
+use crate::model::audit::Act;
 use crate::model::{Refusal, Resource, Stage, limits};
 use crate::seam;
 use crate::service::Authorized;
@@ -167,14 +168,15 @@ impl Lifecycle {
         state: &mut State,
         stored: Option<StoredFiles>,
     ) -> Result<bool, Error> {
-        match stored {
+        let reason = if stored.is_some() { "idle" } else { "capacity" };
+        let parked = match stored {
             Some(stored) if stored.are_outdated(sandbox) => return Ok(false),
             Some(stored) if !stored.are_uncertain(sandbox) => {
-                self.park_as(sandbox, state, !stored.are_complete, stored.parked_at_age_ms).await?;
+                self.park_as(sandbox, state, !stored.are_complete, stored.parked_at_age_ms).await
             }
-            _ => self.park_with_checkpoint(sandbox, state, limits::EVICTION_CHECKPOINT).await?,
-        }
-        Ok(true)
+            _ => self.park_with_checkpoint(sandbox, state, limits::EVICTION_CHECKPOINT).await,
+        };
+        self.recorder(Act::SandboxPark, sandbox, reason).ended(parked).map(|()| true)
     }
 
     /// Parks a sandbox: removes its container and keeps its files. The caller holds the lock.

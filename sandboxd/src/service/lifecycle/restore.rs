@@ -149,7 +149,7 @@ impl Lifecycle {
         });
         // The previous daemon may have been killed before it recorded all commands.
         sandbox.ledger().set_unrecorded(true);
-        let egress = self.egress.begin(sandbox.outbound(), &agent);
+        let egress = self.egress.begin(sandbox.id(), sandbox.outbound(), &agent);
         *sandbox.order.exclusive().await =
             State::Running(Running { agent, permit: self.try_run_permit(), egress });
         if self.registry.insert_restored(Arc::clone(&sandbox)) {

@@ -57,7 +57,8 @@ impl Lifecycle {
         let done = match sandbox.stage() {
             Stage::Running => self.park_idle(sandbox).await.map(drop),
             Stage::Parked => {
-                self.delete_parked(sandbox, |lifecycle| lifecycle.is_parked_too_long(sandbox)).await.map(drop)
+                let is_due = |lifecycle: &Self| lifecycle.is_parked_too_long(sandbox);
+                self.delete_parked(sandbox, "retention", is_due).await.map(drop)
             }
             Stage::Creating | Stage::Parking | Stage::Waking | Stage::Deleting | Stage::Lost => Ok(()),
         };
@@ -82,7 +83,7 @@ impl Lifecycle {
             // Without a disk, its delete would free nothing.
             let Some(bytes) = disk.and_then(|disk| disks.get(&disk).copied()) else { continue };
             info!(sandbox = %sandbox.id(), allocated, budget, "disk budget exceeded; deleting a parked workspace");
-            if self.delete_parked(&sandbox, |_| true).await? {
+            if self.delete_parked(&sandbox, "disk budget", |_| true).await? {
                 allocated = allocated.saturating_sub(bytes);
             }
         }
@@ -94,7 +95,7 @@ impl Lifecycle {
         match self.parked_longest_first().first() {
             Some(sandbox) => {
                 info!(sandbox = %sandbox.id(), "no user id is free; deleting the workspace that was parked first");
-                self.delete_parked(sandbox, |_| true).await.map(drop)
+                self.delete_parked(sandbox, "user id", |_| true).await.map(drop)
             }
             None => Err(Error::Full { max: self.setup.limits.max_concurrent }),
         }

@@ -14,6 +14,7 @@ use super::{Error, Lifecycle};
 use crate::agent::{self, AgentHandle};
 use crate::engine::Status;
 use crate::metrics::Repair;
+use crate::model::audit::Act;
 use crate::model::{Stage, limits};
 use crate::seam;
 
@@ -53,7 +54,11 @@ impl Lifecycle {
             self.mark_found(sandbox, &mut state).await;
         }
         match &*state {
-            State::Parked => self.wake_locked(sandbox, &mut state).await.map(|()| true),
+            State::Parked => {
+                let woken = self.wake_locked(sandbox, &mut state).await;
+                // A read can wake a sandbox, and works without the record.
+                self.recorder(Act::SandboxWake, sandbox, "request").ended(woken).map(|()| true)
+            }
             _ => Ok(false),
         }
     }
@@ -103,7 +108,7 @@ impl Lifecycle {
                     record.parked_at_age_ms = None;
                     record.checkpoint_pending = false;
                 });
-                let egress = self.egress.begin(sandbox.outbound(), &agent);
+                let egress = self.egress.begin(sandbox.id(), sandbox.outbound(), &agent);
                 *state = State::Running(Running { agent, permit: Some(permit), egress });
                 self.save(sandbox).await;
                 seam::at("wake.outcome");

@@ -40,3 +40,6 @@ pub const MAX_AUDIT_PAGE: u32 = 1_000;
 
 /// Bytes of the audit record that one request reads.
 pub const MAX_AUDIT_SCAN_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Time in which the audit record is completed at a stop.
+pub const AUDIT_CLOSE: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! Operations on what the store keeps about the daemon itself: its age, its identity and the orphans on its
 //! engine.
 
-use crate::{Error, Identity, Store};
+use crate::{AuditHead, Error, Identity, Store};
 use sandboxd_model::Orphan;
 
 impl Store {
@@ -35,6 +35,16 @@ impl Store {
     /// Writes the id of the store that has the snapshots.
     pub async fn set_snapshot_store(&self, store: Option<&str>) -> Result<(), Error> {
         self.database.set_snapshot_store(store).await
+    }
+
+    /// The last line of the audit record, as of the last [`Store::set_audit_head`].
+    pub async fn audit_head(&self) -> Result<Option<AuditHead>, Error> {
+        self.database.audit_head().await
+    }
+
+    /// Writes the last line of the audit record. It must be on the disk, because a line that is missing later is a fault.
+    pub async fn set_audit_head(&self, head: &AuditHead) -> Result<(), Error> {
+        self.database.set_audit_head(head).await
     }
 
     /// The orphans on the engine, as of the last [`Store::set_orphans`].

@@ -3,7 +3,7 @@
 use sandboxd_model::{Orphan, OrphanKind};
 
 use super::{BadColumn, number, row, saturated};
-use crate::Identity;
+use crate::{AuditHead, Identity};
 
 row! {
     /// Which instance and engine the rows of the database belong to.
@@ -13,6 +13,14 @@ row! {
         marker: Option<String>,
         epoch: Option<String>,
         epoch_number: i64,
+    }
+}
+
+row! {
+    /// The last line of the audit record. Without a MAC, none is known.
+    AuditHeadRow {
+        audit_seq: i64,
+        audit_mac: Option<String>,
     }
 }
 
@@ -38,6 +46,19 @@ impl IdentityRow {
         let Self { instance, engine, marker, epoch, epoch_number } = self;
         let epoch_number = number("epoch_number", epoch_number)?;
         Ok(Identity { instance, engine, marker, epoch, epoch_number })
+    }
+}
+
+impl From<&AuditHead> for AuditHeadRow {
+    fn from(head: &AuditHead) -> Self {
+        Self { audit_seq: saturated(head.seq), audit_mac: Some(head.mac.clone()) }
+    }
+}
+
+impl AuditHeadRow {
+    pub(crate) fn head(self) -> Result<Option<AuditHead>, BadColumn> {
+        let seq = number("audit_seq", self.audit_seq)?;
+        Ok(self.audit_mac.map(|mac| AuditHead { seq, mac }))
     }
 }
 

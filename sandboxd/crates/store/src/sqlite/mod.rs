@@ -19,4 +19,5 @@ mod schema;
 mod snapshots;
 
 pub use chunks::{CHUNK_FILE, ChunkIndex};
+pub use daemon::read_audit_head;
 pub use database::{Database, FILE};

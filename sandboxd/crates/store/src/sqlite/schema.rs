@@ -12,7 +12,7 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -33,6 +33,7 @@ const FILES: [(&str, &str); 20] = [
     ("owners", include_str!("../../migrations/0018_owners.sql")),
     ("projects", include_str!("../../migrations/0019_projects.sql")),
     ("revoked subjects", include_str!("../../migrations/0020_revoked_subjects.sql")),
+    ("audit head", include_str!("../../migrations/0021_audit_head.sql")),
 ];
 
 /// Like [`FILES`], for the index of the chunks.

@@ -16,8 +16,8 @@ use sandboxd_model::{
     SnapshotRecord, Stage, Subject, TokenRecord,
 };
 use sandboxd_store::{
-    Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable, McpServerTable,
-    SandboxTable, Store, Written,
+    AuditHead, Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable,
+    McpServerTable, SandboxTable, Store, Written,
 };
 
 use crate::contract::TestDatabase;
@@ -69,6 +69,7 @@ struct Tables {
     orphans: Vec<Orphan>,
     identity: Identity,
     snapshot_store: Option<String>,
+    audit_head: Option<AuditHead>,
     age_ms: u64,
     is_loaded: bool,
 }
@@ -411,6 +412,17 @@ impl DaemonTable for Opened {
     async fn set_snapshot_store(&self, store: Option<&str>) -> Result<(), Error> {
         self.write(|tables| {
             tables.snapshot_store = store.map(str::to_owned);
+            Ok(())
+        })
+    }
+
+    async fn audit_head(&self) -> Result<Option<AuditHead>, Error> {
+        self.read(|tables| tables.audit_head.clone())
+    }
+
+    async fn set_audit_head(&self, head: &AuditHead) -> Result<(), Error> {
+        self.write(|tables| {
+            tables.audit_head = Some(head.clone());
             Ok(())
         })
     }

@@ -1,7 +1,7 @@
 //! The daemon's age and identity, and whether sandboxes were ever loaded.
 
 use sandboxd_model::{Orphan, OrphanKind};
-use sandboxd_store::Identity;
+use sandboxd_store::{AuditHead, Identity};
 
 use super::records::sandbox;
 use super::{TestDatabase, new_store};
@@ -24,6 +24,13 @@ pub(crate) async fn identity_and_orphans_are_read_back<D: TestDatabase>() {
         store.set_snapshot_store(id).await.unwrap();
         assert_eq!(store.snapshot_store().await.unwrap().as_deref(), id);
     }
+    assert_eq!(store.audit_head().await.unwrap(), None);
+    for seq in [1, 5_000_000_000] {
+        let head = AuditHead { seq, mac: "ab".repeat(32) };
+        store.set_audit_head(&head).await.unwrap();
+        assert_eq!(store.audit_head().await.unwrap(), Some(head));
+    }
+    assert_eq!(store.identity().await.unwrap(), identity);
 
     let orphan = |kind, name: &str| Orphan { kind, name: name.into(), seen_at_age_ms: 5, seen_at_ms: -5 };
     let orphans = [orphan(OrphanKind::Disk, "a"), orphan(OrphanKind::Workspace, "a")];

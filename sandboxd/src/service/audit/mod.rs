@@ -1,0 +1,164 @@
+//! The audit record: who did what that matters for security, and how it ended.
+//!
+//! An act has two lines. The first is written before the act is done, and the act is refused if it cannot be. The second has
+//! the outcome, and is written before the answer. A daemon that is killed in between leaves the first one alone. So no act
+//! happens without a line. What the daemon does by itself and cannot refuse has one line, which waits in memory while the
+//! record cannot be written. Refusals that can come in any number are counted, and recorded once a minute.
+//!
+//! Other components begin acts of the daemon. Those of requests are begun by the API, for all routes in one place.
+
+mod commands;
+mod list;
+mod recorder;
+mod refusals;
+mod upkeep;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sandbox_api::SandboxId;
+use tokio::task::spawn_blocking;
+use tracing::{error, info};
+
+pub use self::list::{AuditFilter, AuditLine, AuditPage};
+pub use self::recorder::Recorder;
+use self::refusals::Refusals;
+use super::{Context, Error};
+use crate::audit::{self, Entry, Head, Key, Options, Record};
+use crate::model::audit::{Act, AuditSettings};
+use crate::model::{Instance, Owner, Principal, limits};
+use crate::store::Store;
+
+/// Writes the audit record.
+#[derive(Debug)]
+pub struct Audit {
+    record: Arc<Record>,
+    settings: AuditSettings,
+    instance: Arc<Instance>,
+    store: Arc<Store>,
+    refusals: Refusals,
+    /// Whether the last line could not be written.
+    is_failing: AtomicBool,
+}
+
+impl Audit {
+    pub(in crate::service) async fn new(context: &Context) -> Result<Self, Error> {
+        let settings = context.setup.audit.clone();
+        let stored = context.store.audit_head().await?;
+        let stored = stored.and_then(|head| Some(Head { seq: head.seq, mac: head.mac.parse().ok()? }));
+        let options =
+            Options { max_file_bytes: limits::MAX_AUDIT_FILE_BYTES, kept_files: kept_files(&settings) };
+        let key = Key::new(context.instance.audit_key());
+        let dir = settings.dir.clone();
+        let open = spawn_blocking(move || Record::open(&dir, key, options, stored));
+        let record = open.await.map_err(|source| Error::Task { source })??;
+        let audit = Self {
+            record: Arc::new(record),
+            settings,
+            instance: Arc::clone(&context.instance),
+            store: Arc::clone(&context.store),
+            refusals: Refusals::default(),
+            is_failing: AtomicBool::new(false),
+        };
+        audit.note(Entry::new(Act::DaemonStart.as_str()).with("version", env!("CARGO_PKG_VERSION")));
+        Ok(audit)
+    }
+
+    /// Records an act of a request.
+    pub fn of_request(self: &Arc<Self>, act: Act, by: &Principal, request_id: &str) -> Recorder {
+        let said = Entry { request_id: Some(request_id.to_owned()), ..said_by(act, by) };
+        Recorder::new(self, act, said)
+    }
+
+    /// Records an act of the daemon itself on a sandbox.
+    pub(in crate::service) fn of_daemon(
+        self: &Arc<Self>,
+        act: Act,
+        sandbox: &SandboxId,
+        owner: &Owner,
+        reason: &'static str,
+    ) -> Recorder {
+        let said = Entry {
+            project: Some(owner.project.to_string()),
+            subject: owner.subject.as_ref().map(ToString::to_string),
+            ..Entry::new(act.as_str())
+        };
+        Recorder::new(self, act, said.with("sandboxId", sandbox.as_str()).with("reason", reason))
+    }
+
+    /// Counts a request without a valid token.
+    pub fn count_auth_failure(&self, peer: std::net::IpAddr) {
+        self.refusals.count_auth_failure(peer);
+    }
+
+    /// Counts a connection of a sandbox that was denied. `host` shows no secret.
+    pub(in crate::service) fn count_denial(
+        &self,
+        sandbox: &SandboxId,
+        host: &str,
+        port: u16,
+        reason: sandbox_api::network::DenialReason,
+    ) {
+        self.refusals.count_denial(sandbox, host, port, reason);
+    }
+
+    /// Writes a line of an act that is about to be done, and makes it durable if the act needs that.
+    async fn begin(&self, act: Act, entry: &Entry) -> Result<u64, Error> {
+        let seq = self.written(self.record.append(entry))?;
+        if act.is_synced() {
+            self.sync().await?;
+        }
+        Ok(seq)
+    }
+
+    /// Writes a line of something that has happened.
+    fn note(&self, entry: Entry) {
+        self.record.note(entry);
+        if self.record.is_waiting() {
+            self.is_failing.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes all lines durable.
+    async fn sync(&self) -> Result<Head, Error> {
+        let record = Arc::clone(&self.record);
+        let synced = spawn_blocking(move || record.sync()).await.map_err(|source| Error::Task { source })?;
+        self.written(synced)
+    }
+
+    /// Logs when the record cannot be written, and when it can be again.
+    fn written<T>(&self, done: Result<T, audit::Error>) -> Result<T, Error> {
+        match &done {
+            Err(cause) if !self.is_failing.swap(true, Ordering::Relaxed) => {
+                error!(
+                    error = cause as &dyn std::error::Error,
+                    "the audit record cannot be written; acts that must be in it are refused"
+                );
+            }
+            Ok(_) if self.is_failing.load(Ordering::Relaxed) && !self.record.is_waiting() => {
+                self.is_failing.store(false, Ordering::Relaxed);
+                info!("the audit record is written again");
+            }
+            _ => {}
+        }
+        Ok(done?)
+    }
+}
+
+/// A line of an act by a principal.
+fn said_by(act: Act, by: &Principal) -> Entry {
+    Entry {
+        project: Some(by.owner.project.to_string()),
+        subject: by.owner.subject.as_ref().map(ToString::to_string),
+        token: Some(by.token.to_string()),
+        ..Entry::new(act.as_str())
+    }
+}
+
+/// Number of files that fit into the size that the operator keeps, at least two.
+fn kept_files(settings: &AuditSettings) -> u64 {
+    match settings.kept_bytes {
+        0 => 0,
+        bytes => (bytes / limits::MAX_AUDIT_FILE_BYTES).max(2),
+    }
+}
