@@ -3,6 +3,7 @@
 //! The content is never rendered: every header that a browser knows for that says so. A page cannot embed it either, so
 //! nothing from a sandbox becomes part of an origin.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -46,6 +47,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 pub(super) async fn answer(
     service: &Service,
     grant: DownloadGrant,
+    visitor: IpAddr,
     method: &Method,
     request: &HeaderMap,
     slot: Option<Arc<ConnectionSlot>>,
@@ -58,7 +60,7 @@ pub(super) async fn answer(
     if held.stopping.is_cancelled() {
         return Err(PreviewError::NotReady);
     }
-    let permit = service.downloads().begin(&grant).map_err(|error| error_of(&error))?;
+    let permit = service.downloads().begin(&grant, visitor).map_err(|error| error_of(&error))?;
     let name = download::disposition(&download::file_name(&grant.path));
     let content = content::respond(service.files(), &permit.sandbox, grant.path, request).await;
     let Content { status, mut headers, bytes } = content.map_err(|error| error_of(&error))?;
@@ -90,6 +92,7 @@ fn error_of(error: &service::Error) -> PreviewError {
         }
         service::Error::Refused(Refusal::File(FileRefusal::ConditionFailed { .. })) => PreviewError::Changed,
         service::Error::Refused(_) => PreviewError::NoFile,
+        service::Error::Audit(_) => PreviewError::Unrecorded,
         error => {
             debug!(error = error as &dyn std::error::Error, "could not open the file of a download link");
             PreviewError::NotReady

@@ -59,12 +59,17 @@ impl Gateway {
             Ok(Admission::Admitted(admitted)) => {
                 mark_authenticated(&mut request);
                 let link = Arc::clone(&admitted.link);
-                let forwarded = self.forward(request, admitted, held).await;
-                forwarded.map_err(|error| self.unless_deleted(error, &link))
+                match self.service.previews().record_visit(&link, visitor) {
+                    Ok(()) => {
+                        let forwarded = self.forward(request, admitted, held).await;
+                        forwarded.map_err(|error| self.unless_deleted(error, &link))
+                    }
+                    Err(_) => Err(PreviewError::Unrecorded),
+                }
             }
             Ok(Admission::Download(grant)) => {
                 let slot = mark_authenticated(&mut request);
-                download::answer(&self.service, grant, request.method(), &headers, slot, &held).await
+                download::answer(&self.service, grant, visitor, request.method(), &headers, slot, &held).await
             }
             Ok(Admission::Answered(response)) => Ok(response),
             Err(error) => Err(error),

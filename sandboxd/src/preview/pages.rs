@@ -50,6 +50,8 @@ pub(super) enum PreviewError {
     NoRange(u64),
     /// The sandbox has reached its maximum number of downloads.
     TooManyDownloads,
+    /// The audit record cannot be written.
+    Unrecorded,
 }
 
 impl PreviewError {
@@ -63,9 +65,11 @@ impl PreviewError {
             Self::TooManyGuesses(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::CrossSite => StatusCode::FORBIDDEN,
             Self::Ended(_) | Self::PortNotExposed => StatusCode::GONE,
-            Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections | Self::TooManyDownloads => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::NothingListens(_)
+            | Self::NotReady
+            | Self::TooManyConnections
+            | Self::TooManyDownloads
+            | Self::Unrecorded => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectionBroke => StatusCode::BAD_GATEWAY,
             Self::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -91,6 +95,7 @@ impl PreviewError {
             Self::Changed => "This file has changed",
             Self::NoRange(_) => "This file does not have that range",
             Self::TooManyDownloads => "Too many downloads from this sandbox",
+            Self::Unrecorded => "Links cannot be opened now",
         }
     }
 
@@ -124,6 +129,9 @@ impl PreviewError {
                     "All of its {MAX_DOWNLOADS} downloads are in use. This page reloads until one is free."
                 )
             }
+            Self::Unrecorded => {
+                "The daemon's audit record cannot be written. This page reloads until it can.".into()
+            }
         }
     }
 
@@ -131,7 +139,11 @@ impl PreviewError {
     fn is_temporary(self) -> bool {
         matches!(
             self,
-            Self::NothingListens(_) | Self::NotReady | Self::TooManyConnections | Self::TooManyDownloads
+            Self::NothingListens(_)
+                | Self::NotReady
+                | Self::TooManyConnections
+                | Self::TooManyDownloads
+                | Self::Unrecorded
         )
     }
 }

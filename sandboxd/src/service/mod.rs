@@ -135,10 +135,10 @@ impl Service {
         lifecycle.set_park_checkpoints(park_checkpoints);
         let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots));
         let files = Arc::new(Files::new(&lifecycle, &storage, &snapshots));
-        let previews = Previews::new(&context, &lifecycle, &egress);
+        let previews = Previews::new(&context, &audit, &lifecycle, &egress);
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
-            downloads: Downloads::new(&context, &lifecycle, &files),
+            downloads: Downloads::new(&context, &audit, &lifecycle, &files),
             projects: Projects::new(&context).await?,
             files,
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),

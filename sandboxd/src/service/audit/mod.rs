@@ -12,7 +12,9 @@ mod list;
 mod recorder;
 mod refusals;
 mod upkeep;
+mod visits;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,9 +25,11 @@ use tracing::{error, info};
 pub use self::list::{AuditFilter, AuditLine, AuditPage};
 pub use self::recorder::Recorder;
 use self::refusals::Refusals;
+use self::visits::Visits;
 use super::{Context, Error};
 use crate::audit::{self, Entry, Head, Key, Options, Record};
 use crate::model::audit::{Act, AuditSettings};
+use crate::model::preview::LinkRecord;
 use crate::model::{Instance, Owner, Principal, limits};
 use crate::store::Store;
 
@@ -37,6 +41,7 @@ pub struct Audit {
     instance: Arc<Instance>,
     store: Arc<Store>,
     refusals: Refusals,
+    visits: Visits,
     /// Whether the last line could not be written.
     is_failing: AtomicBool,
 }
@@ -58,6 +63,7 @@ impl Audit {
             instance: Arc::clone(&context.instance),
             store: Arc::clone(&context.store),
             refusals: Refusals::default(),
+            visits: Visits::default(),
             is_failing: AtomicBool::new(false),
         };
         audit.note(Entry::new(Act::DaemonStart.as_str()).with("version", env!("CARGO_PKG_VERSION")));
@@ -78,16 +84,40 @@ impl Audit {
         owner: &Owner,
         reason: &'static str,
     ) -> Recorder {
-        let said = Entry {
-            project: Some(owner.project.to_string()),
-            subject: owner.subject.as_ref().map(ToString::to_string),
-            ..Entry::new(act.as_str())
-        };
+        let said = of_owner(act, Some(owner));
         Recorder::new(self, act, said.with("sandboxId", sandbox.as_str()).with("reason", reason))
     }
 
+    /// Records that a visitor opens a link to a preview, unless the visitor did so lately. If this fails, the link must not be
+    /// opened.
+    pub(in crate::service) fn record_visit(
+        &self,
+        link: &LinkRecord,
+        owner: Option<&Owner>,
+        visitor: IpAddr,
+    ) -> Result<(), Error> {
+        let visit = of_owner(Act::LinkOpen, owner)
+            .with("sandboxId", link.sandbox.as_str())
+            .with("port", link.port)
+            .with("linkId", link.id.as_str())
+            .with("peer", visitor);
+        self.visits.first(&link.id, visitor, || self.written(self.record.append(&visit)).map(drop))
+    }
+
+    /// Records that the file of a download link is about to be sent. If this fails, it must not be sent.
+    pub(in crate::service) fn record_download(
+        &self,
+        sandbox: &SandboxId,
+        owner: &Owner,
+        visitor: IpAddr,
+    ) -> Result<(), Error> {
+        let download = of_owner(Act::DownloadOpen, Some(owner));
+        let download = download.with("sandboxId", sandbox.as_str()).with("peer", visitor);
+        self.written(self.record.append(&download)).map(drop)
+    }
+
     /// Counts a request without a valid token.
-    pub fn count_auth_failure(&self, peer: std::net::IpAddr) {
+    pub fn count_auth_failure(&self, peer: IpAddr) {
         self.refusals.count_auth_failure(peer);
     }
 
@@ -147,10 +177,14 @@ impl Audit {
 
 /// A line of an act by a principal.
 fn said_by(act: Act, by: &Principal) -> Entry {
+    Entry { token: Some(by.token.to_string()), ..of_owner(act, Some(&by.owner)) }
+}
+
+/// A line of an act that concerns what belongs to an owner.
+fn of_owner(act: Act, owner: Option<&Owner>) -> Entry {
     Entry {
-        project: Some(by.owner.project.to_string()),
-        subject: by.owner.subject.as_ref().map(ToString::to_string),
-        token: Some(by.token.to_string()),
+        project: owner.map(|owner| owner.project.to_string()),
+        subject: owner.and_then(|owner| owner.subject.as_ref()).map(ToString::to_string),
         ..Entry::new(act.as_str())
     }
 }

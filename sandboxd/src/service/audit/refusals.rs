@@ -14,6 +14,14 @@ use crate::model::limits;
 /// Prefix of an IPv6 address that one client has for itself.
 const CLIENT_PREFIX: u128 = !0 << 64;
 
+/// The address that stands for a client: its own, or that of its IPv6 network.
+pub(super) fn client_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & CLIENT_PREFIX).into(),
+        address => address,
+    }
+}
+
 /// Counts since the last line.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<Counts>);
@@ -41,10 +49,7 @@ struct Denied {
 impl Refusals {
     /// Counts a request without a valid token. Addresses of one IPv6 network are counted together.
     pub(super) fn count_auth_failure(&self, peer: IpAddr) {
-        let peer = match peer.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & CLIENT_PREFIX).into(),
-            address => address,
-        };
+        let peer = client_of(peer);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = counts.auth_failures.len() >= limits::MAX_AUDIT_REFUSALS;
         if is_full && !counts.auth_failures.contains_key(&peer) {

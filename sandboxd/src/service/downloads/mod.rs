@@ -3,12 +3,14 @@
 //! Nothing about a link is stored, so it cannot be revoked. It ends when it expires or its sandbox is deleted. A
 //! visitor with a link takes places from the sandbox's owner, so there are few for all visitors of a sandbox.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_api::SandboxId;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::audit::Audit;
 use super::files::Files;
 use super::lifecycle::Lifecycle;
 use super::{Context, Error};
@@ -29,14 +31,21 @@ pub struct DownloadPermit {
 /// Creates links and reads their tokens.
 #[derive(Debug)]
 pub struct Downloads {
+    audit: Arc<Audit>,
     lifecycle: Arc<Lifecycle>,
     files: Arc<Files>,
     instance: Arc<Instance>,
 }
 
 impl Downloads {
-    pub(in crate::service) fn new(context: &Context, lifecycle: &Arc<Lifecycle>, files: &Arc<Files>) -> Self {
+    pub(in crate::service) fn new(
+        context: &Context,
+        audit: &Arc<Audit>,
+        lifecycle: &Arc<Lifecycle>,
+        files: &Arc<Files>,
+    ) -> Self {
         Self {
+            audit: Arc::clone(audit),
             lifecycle: Arc::clone(lifecycle),
             files: Arc::clone(files),
             instance: Arc::clone(&context.instance),
@@ -68,8 +77,10 @@ impl Downloads {
     }
 
     /// Begins a download through a link.
-    pub fn begin(&self, grant: &DownloadGrant) -> Result<DownloadPermit, Error> {
-        let permit = self.lifecycle.find(&grant.sandbox)?.download()?;
+    pub fn begin(&self, grant: &DownloadGrant, visitor: IpAddr) -> Result<DownloadPermit, Error> {
+        let sandbox = self.lifecycle.find(&grant.sandbox)?;
+        let permit = sandbox.download()?;
+        self.audit.record_download(sandbox.id(), &sandbox.owner(), visitor)?;
         Ok(DownloadPermit { sandbox: Authorized::new(grant.sandbox.clone()), _permit: permit })
     }
 }

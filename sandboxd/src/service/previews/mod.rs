@@ -14,6 +14,7 @@ mod published_connections;
 mod publisher_listener;
 mod tunnel;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -27,6 +28,7 @@ pub use self::listeners::LinkListener;
 use self::listeners::Listeners;
 use self::publication::Publications;
 pub use self::tunnel::Tunnel;
+use super::audit::Audit;
 use super::egress::Egress;
 use super::lifecycle::{Activity, Attachments, InUseMark, Lifecycle};
 use super::tasks::Tasks;
@@ -70,6 +72,7 @@ impl PreviewActivity {
 /// Exposes ports of sandboxes.
 #[derive(Debug)]
 pub struct Previews {
+    audit: Arc<Audit>,
     lifecycle: Arc<Lifecycle>,
     egress: Arc<Egress>,
     engine: Engine,
@@ -96,10 +99,12 @@ impl Attachments for Previews {
 impl Previews {
     pub(in crate::service) fn new(
         context: &Context,
+        audit: &Arc<Audit>,
         lifecycle: &Arc<Lifecycle>,
         egress: &Arc<Egress>,
     ) -> Arc<Self> {
         let previews = Arc::new(Self {
+            audit: Arc::clone(audit),
             lifecycle: Arc::clone(lifecycle),
             egress: Arc::clone(egress),
             engine: context.engine.clone(),
@@ -128,6 +133,13 @@ impl Previews {
             Some(agent) => Ok(agent.listening().await?),
             None => Ok(ListeningPorts::default()),
         }
+    }
+
+    /// Records that a visitor opens a link. If this fails, the link must not be opened.
+    pub fn record_visit(&self, link: &Link, visitor: IpAddr) -> Result<(), Error> {
+        let record = link.record();
+        let owner = self.lifecycle.registered(&record.sandbox).map(|sandbox| sandbox.owner().clone());
+        self.audit.record_visit(record, owner.as_ref(), visitor)
     }
 
     /// Marks a link's sandbox as used by a visitor. Wakes it if it is parked.

@@ -43,3 +43,9 @@ pub const MAX_AUDIT_SCAN_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Time in which the audit record is completed at a stop.
 pub const AUDIT_CLOSE: Duration = Duration::from_secs(5);
+
+/// Time after which another request of a visitor through the same preview link is recorded.
+pub const AUDIT_VISIT_EVERY: Duration = Duration::from_secs(3600);
+
+/// Visitors of links that are remembered, so that each is recorded once.
+pub const MAX_AUDIT_VISITS: usize = 10_000;
