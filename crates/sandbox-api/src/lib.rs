@@ -3,6 +3,7 @@
 //! Defines shapes and the limits that the daemon and its clients share. Does no I/O. In requests, `null` means
 //! absent, and types are checked strictly. Fields are only ever added, so unknown ones are ignored.
 
+pub mod audit;
 pub mod batch;
 pub mod command;
 pub mod error;

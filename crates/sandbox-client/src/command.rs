@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt};
 use http::header::ACCEPT;
 use http::{Method, Response};
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, KillCommand, Record,
+    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, HistoryList, KillCommand, Record,
     RunCommand, StartCommand,
 };
 use sandbox_api::limits::DEFAULT_COMMAND_TIMEOUT_MS;
@@ -30,6 +30,13 @@ impl Client {
     pub async fn commands(&self, sandbox: &SandboxId, limit: u32) -> Result<CommandList, Error> {
         let path = format!("/v1/sandboxes/{sandbox}/commands");
         json(self.request(Method::GET, &path).query(&[("limit", limit)]), LOOK).await
+    }
+
+    /// Returns a page of the commands that have ended, the last one first.
+    pub async fn history(&self, sandbox: &SandboxId, cursor: Option<&str>) -> Result<HistoryList, Error> {
+        let query: Vec<_> = cursor.map(|cursor| ("cursor", cursor)).into_iter().collect();
+        let path = format!("/v1/sandboxes/{sandbox}/history");
+        json(self.request(Method::GET, &path).query(&query), LOOK).await
     }
 
     /// Starts a command. Safe to repeat if the request contains a command id.

@@ -1,6 +1,7 @@
 //! Projects and their tokens.
 
 use http::Method;
+use sandbox_api::audit::{AuditList, ListAudit};
 use sandbox_api::project::{
     ChildToken, CreateChildToken, CreateProject, CreateTicket, CreateToken, Project, ProjectList,
     RevokeSubject, Ticket, TokenCreated, TokenList, WhoAmI,
@@ -37,6 +38,11 @@ impl Client {
     pub async fn projects(&self, cursor: Option<&str>) -> Result<ProjectList, Error> {
         let query: Vec<_> = cursor.map(|cursor| ("cursor", cursor)).into_iter().collect();
         json(self.request(Method::GET, "/v1/projects").query(&query), LOOK).await
+    }
+
+    /// Returns a page of the audit record, the newest lines first.
+    pub async fn audit(&self, query: &ListAudit) -> Result<AuditList, Error> {
+        json(self.request(Method::GET, "/v1/audit").query(query), LOOK).await
     }
 
     /// Creates a project. Safe to repeat.

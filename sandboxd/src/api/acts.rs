@@ -92,3 +92,113 @@ pub(super) async fn record(State(state): State<ApiState>, mut request: Request, 
     recorder.end(response.extensions().get::<Problem>().map(|problem| problem.code.to_string()));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Routes that are not recorded, and why.
+    const NOT_RECORDED: [(&str, &[&str]); 5] = [
+        (
+            "returns a state or the output of a recorded command",
+            &[
+                "GET /docs",
+                "GET /docs/{file}",
+                "GET /metrics",
+                "GET /openapi.json",
+                "GET /v1/audit",
+                "GET /v1/health",
+                "GET /v1/orphans",
+                "GET /v1/projects",
+                "GET /v1/projects/{project}/tokens",
+                "GET /v1/ready",
+                "GET /v1/sandboxes",
+                "GET /v1/sandboxes/{id}",
+                "GET /v1/sandboxes/{id}/commands",
+                "GET /v1/sandboxes/{id}/commands/{commandId}",
+                "GET /v1/sandboxes/{id}/commands/{commandId}/logs",
+                "GET /v1/sandboxes/{id}/commands/{commandId}/wait",
+                "GET /v1/sandboxes/{id}/history",
+                "GET /v1/sandboxes/{id}/mcp",
+                "GET /v1/sandboxes/{id}/mcp/{name}",
+                "GET /v1/sandboxes/{id}/network/denials",
+                "GET /v1/sandboxes/{id}/ports",
+                "GET /v1/sandboxes/{id}/ports/{port}/links",
+                "GET /v1/sandboxes/{id}/ports/{port}/links/{linkId}",
+                "GET /v1/sandboxes/{id}/snapshots",
+                "GET /v1/sandboxes/{id}/terminals",
+                "GET /v1/sandboxes/{id}/terminals/{terminalId}",
+                "GET /v1/snapshots",
+                "GET /v1/snapshots/{snapshotId}",
+                "GET /v1/whoami",
+            ],
+        ),
+        (
+            "reads single files, like a chat does for each answer",
+            &[
+                "GET /v1/sandboxes/{id}/files",
+                "GET /v1/sandboxes/{id}/files:list",
+                "GET /v1/sandboxes/{id}/files:read",
+                "GET /v1/sandboxes/{id}/files:stat",
+                "GET /v1/sandboxes/{id}/files:watch",
+                "GET /v1/snapshots/{snapshotId}/changes",
+                "POST /v1/sandboxes/{id}/files:glob",
+                "POST /v1/sandboxes/{id}/files:grep",
+            ],
+        ),
+        (
+            "writes files, which every command does without a line of its own",
+            &[
+                "DELETE /v1/sandboxes/{id}/files",
+                "POST /v1/sandboxes/{id}/files:edit",
+                "POST /v1/sandboxes/{id}/files:mkdir",
+                "POST /v1/sandboxes/{id}/files:move",
+                "POST /v1/sandboxes/{id}/files:write",
+                "PUT /v1/sandboxes/{id}/files",
+                "PUT /v1/sandboxes/{id}/files:archive",
+            ],
+        ),
+        (
+            "is input of a recorded command or terminal, and may be secret",
+            &[
+                "POST /v1/sandboxes/{id}/commands/{commandId}/stdin",
+                "POST /v1/sandboxes/{id}/terminals/{terminalId}/input",
+            ],
+        ),
+        (
+            "ends or keeps what was recorded at its beginning",
+            &[
+                "DELETE /v1/sandboxes/{id}/terminals/{terminalId}",
+                "POST /v1/sandboxes/{id}/terminals/{terminalId}:resize",
+                "POST /v1/sandboxes/{id}:touch",
+            ],
+        ),
+    ];
+
+    #[test]
+    fn every_route_is_recorded_or_known_not_to_be() {
+        let document: serde_json::Value =
+            serde_json::from_slice(&crate::api::router::document()).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        let routes = paths.iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys();
+            let methods = methods.filter(|key| matches!(key.as_str(), "get" | "post" | "put" | "patch" | "delete"));
+            methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+        });
+        let routes: BTreeSet<String> = routes.collect();
+        let recorded = ACTS.iter().map(|(method, path, _)| format!("{method} {path}"));
+        let others = NOT_RECORDED.iter().flat_map(|(_, routes)| routes.iter().map(|route| (*route).to_owned()));
+        let known: Vec<String> = recorded.chain(others).collect();
+        let unique: BTreeSet<String> = known.iter().cloned().collect();
+        assert_eq!(unique.len(), known.len(), "a route is listed twice");
+        assert_eq!(unique, routes, "add a new route to the acts, or to those that are not recorded");
+    }
+
+    #[test]
+    fn every_act_of_a_route_is_found_by_its_method_and_path() {
+        assert_eq!(act_of(&Method::DELETE, "/v1/sandboxes/{id}"), Some(Act::SandboxDelete));
+        assert_eq!(act_of(&Method::GET, "/v1/sandboxes/{id}"), None);
+    }
+}

@@ -347,7 +347,7 @@ fn passive_timeout_of(requested_ms: Option<u64>) -> Duration {
     requested.clamp(limits::MIN_COMMAND_TIMEOUT, limits::MAX_PASSIVE_TIMEOUT)
 }
 
-fn record_to_wire(record: CommandRecord) -> Command {
+pub(super) fn record_to_wire(record: CommandRecord) -> Command {
     to_wire(record.id.clone(), record.into())
 }
 

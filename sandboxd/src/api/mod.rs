@@ -5,6 +5,7 @@
 //! connects servers of other protocols.
 
 mod acts;
+mod audit;
 mod auth;
 mod batch;
 mod body;
@@ -22,6 +23,7 @@ mod error;
 mod files;
 mod front;
 mod health;
+mod history;
 mod hosts;
 mod mcp;
 mod metrics;

@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, acts, auth, batch, child_token, client_address, command, docs, files, health, hosts,
-    mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run, sandbox,
+    ApiState, acts, audit, auth, batch, child_token, client_address, command, docs, files, health, history,
+    hosts, mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run, sandbox,
     server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal, ticket,
     tunnel, verb,
 };
@@ -34,6 +34,7 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}:park", routes!(sandbox::park))
         .add("/v1/sandboxes/{id}:stop", routes!(sandbox::stop))
         .add("/v1/sandboxes/{id}/commands", routes!(command::list, command::start))
+        .add("/v1/sandboxes/{id}/history", routes!(history::list))
         .add("/v1/sandboxes/{id}/commands:batch", routes!(batch::run))
         .add("/v1/sandboxes/{id}/commands:run", routes!(run::run))
         .add("/v1/sandboxes/{id}/commands/{commandId}", routes!(command::inspect))
@@ -87,6 +88,7 @@ fn routes() -> Routes {
         .add("/v1/projects", routes!(project::list, project::create))
         .add("/v1/projects/{project}/tokens", routes!(project::list_tokens, project::create_token))
         .add("/v1/projects/{project}/tokens/{tokenId}", routes!(project::revoke_token))
+        .add("/v1/audit", routes!(audit::list))
         .add("/v1/orphans", routes!(orphan::list))
         .add("/v1/orphans/{name}", routes!(orphan::remove))
         .add("/metrics", routes!(metrics::metrics))

@@ -106,6 +106,18 @@ pub trait CommandTable {
     /// deleted.
     async fn trim_commands(&self, before_age_ms: u64, kept: usize) -> Result<u64, Error>;
 
+    /// Up to `limit` commands of a sandbox that have ended, the last one that ended first. With `before`, those before this
+    /// number. They are not changed later, and kept when the command is deleted.
+    async fn ended_commands(
+        &self,
+        sandbox: &SandboxId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<EndedCommand>, Error>;
+
+    /// Deletes all but the newest `kept` of the ended commands of each sandbox. Returns how many were deleted.
+    async fn trim_ended(&self, kept: usize) -> Result<u64, Error>;
+
     /// Writes changes in their order. `age_ms` is the daemon's age. Skips sandboxes that do not exist.
     async fn write_history(&self, changes: &[Change], age_ms: u64) -> Result<(), Error>;
 }
@@ -267,6 +279,15 @@ pub enum Change {
     Started(CommandRecord),
     /// A command ended. Has no effect if its start is not stored.
     Ended(SandboxId, CommandId, Ended),
+}
+
+/// A command with its end, as it was first written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndedCommand {
+    /// Number in the order of the ends, from 1 for each sandbox.
+    pub number: u64,
+    /// The command. It has an end.
+    pub command: CommandRecord,
 }
 
 /// How much of a command is stored.

@@ -22,8 +22,8 @@ mod rows;
 pub mod sqlite;
 
 pub use backend::{
-    AuditHead, Backend, Change, CommandTable, DaemonTable, Identity, LinkTable, McpServerTable, ProjectTable,
-    SandboxTable, SnapshotTable, Written,
+    AuditHead, Backend, Change, CommandTable, DaemonTable, EndedCommand, Identity, LinkTable, McpServerTable,
+    ProjectTable, SandboxTable, SnapshotTable, Written,
 };
 pub use chunks::{ChunkHash, ChunkLocation, ChunkPack, ChunkPackUse, Generation};
 pub use error::{Error, ErrorKind};

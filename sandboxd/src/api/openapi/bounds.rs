@@ -108,6 +108,8 @@ fn table() -> Vec<Row> {
         ("RevokeSubject", "subject", subject()),
         ("listProjects", "limit", projects()),
         ("listTokens", "limit", projects()),
+        ("listAudit", "limit", audit_lines()),
+        ("listHistory", "limit", ended_commands()),
         ("ResizeTerminal", "cols", range(1..=MAX_TERMINAL_COLS.into())),
         ("ResizeTerminal", "rows", range(1..=MAX_TERMINAL_ROWS.into())),
         ("WriteFiles", "files", json!({ "minItems": 1, "maxItems": MAX_FILES_PER_WRITE })),
@@ -225,6 +227,14 @@ fn scopes() -> Value {
 
 fn projects() -> Value {
     json!({ "minimum": 1, "maximum": MAX_PROJECT_PAGE, "default": DEFAULT_PROJECT_PAGE })
+}
+
+fn audit_lines() -> Value {
+    json!({ "minimum": 1, "maximum": MAX_AUDIT_PAGE, "default": DEFAULT_AUDIT_PAGE })
+}
+
+fn ended_commands() -> Value {
+    json!({ "minimum": 1, "maximum": MAX_HISTORY_PAGE, "default": DEFAULT_HISTORY_PAGE })
 }
 
 fn snapshot_name() -> Value {

@@ -199,6 +199,19 @@ impl Commands {
         Ok(self.store.commands(id, limit).await?)
     }
 
+    /// Returns up to `limit` commands of a sandbox that have ended, with their numbers, the last one that ended first. With
+    /// `before`, those before this number.
+    pub async fn history(
+        &self,
+        id: &Authorized<SandboxId>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<(u64, CommandRecord)>, Error> {
+        self.lifecycle.find(id)?;
+        let ended = self.store.ended_commands(id, before, limit).await?;
+        Ok(ended.into_iter().map(|ended| (ended.number, ended.command)).collect())
+    }
+
     /// Returns the state of a command.
     pub async fn inspect(
         self: &Arc<Self>,

@@ -11,6 +11,15 @@ pub const MAX_RECORDED_PROGRAM_BYTES: usize = 4096;
 /// Number of commands of one sandbox that the store keeps, the newest ones.
 pub const MAX_RECORDED_COMMANDS: usize = 1000;
 
+/// Number of ended commands of one sandbox that its history keeps, the newest ones, whatever their age.
+pub const MAX_ENDED_COMMANDS: usize = 5000;
+
+/// Commands of a page of the history if the request does not say how many.
+pub const DEFAULT_HISTORY_PAGE: u32 = 100;
+
+/// Maximum number of commands of a page of the history.
+pub const MAX_HISTORY_PAGE: u32 = 1000;
+
 /// Time for which the store keeps a command that has ended.
 pub const RECORDED_COMMAND_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 

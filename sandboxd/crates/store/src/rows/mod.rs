@@ -98,7 +98,7 @@ pub(crate) fn saturated(count: impl TryInto<i64>) -> i64 {
 }
 
 /// A number that the column can hold and the model cannot is a fault of the row.
-fn number<T: TryFrom<i64>>(column: &'static str, number: i64) -> Result<T, BadColumn> {
+pub(crate) fn number<T: TryFrom<i64>>(column: &'static str, number: i64) -> Result<T, BadColumn> {
     T::try_from(number).map_err(|_| BadColumn(column))
 }
 

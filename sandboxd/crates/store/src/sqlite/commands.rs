@@ -8,10 +8,10 @@ use sandbox_api::{CommandId, SandboxId};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use super::Database;
 use super::error::bad_row;
+use super::{Database, history};
 use crate::Error;
-use crate::backend::{Change, CommandTable, Written};
+use crate::backend::{Change, CommandTable, EndedCommand, Written};
 use crate::rows::commands::{EndRow, StartRow, record, written};
 use crate::rows::{saturated, sql};
 use sandboxd_model::{CommandRecord, Ended};
@@ -54,6 +54,9 @@ static UPDATE_END: LazyLock<String> = LazyLock::new(|| {
     let end = sql::assignments(EndRow::COLUMNS);
     format!("UPDATE commands SET {end} WHERE sandbox = ${key} AND id = ${}", key + 1)
 });
+
+/// [`UPDATE_END`], for a command without an end.
+static UPDATE_FIRST_END: LazyLock<String> = LazyLock::new(|| format!("{} AND reason IS NULL", *UPDATE_END));
 
 /// [`INSERT_START`] and [`UPDATE_END`] in one, for a new command that has already ended.
 static INSERT_WHOLE: LazyLock<String> = LazyLock::new(|| {
@@ -110,6 +113,19 @@ impl CommandTable for Database {
         trim.await
     }
 
+    async fn ended_commands(
+        &self,
+        sandbox: &SandboxId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<EndedCommand>, Error> {
+        history::newest(self, sandbox, before, limit).await
+    }
+
+    async fn trim_ended(&self, kept: usize) -> Result<u64, Error> {
+        history::trim(self, kept).await
+    }
+
     async fn write_history(&self, changes: &[Change], age_ms: u64) -> Result<(), Error> {
         let write = self.write(changes, |conn, changes| {
             Box::pin(async move {
@@ -141,7 +157,7 @@ async fn write_started(
     let insert = start.bind(sqlx::query(INSERT_WHOLE.as_str()));
     let insert = EndRow::new(ended, age_ms).bind(insert);
     if insert.execute(&mut *conn).await?.rows_affected() > 0 {
-        return Ok(());
+        return history::copy(&record.sandbox, &record.id, conn).await;
     }
     // Rare: there is a command with this id, or the sandbox no longer exists.
     let insert = StartRow::from(record).bind(sqlx::query(INSERT_START.as_str()));
@@ -157,8 +173,14 @@ async fn write_ended(
     age_ms: u64,
     conn: &mut SqliteConnection,
 ) -> Result<(), sqlx::Error> {
-    let update = EndRow::new(ended, age_ms).bind(sqlx::query(UPDATE_END.as_str()));
-    update.bind(sandbox.as_str()).bind(id.as_str()).execute(conn).await.map(drop)
+    let update = |statement| {
+        let update = EndRow::new(ended, age_ms).bind(sqlx::query(statement));
+        update.bind(sandbox.as_str()).bind(id.as_str())
+    };
+    if update(UPDATE_FIRST_END.as_str()).execute(&mut *conn).await?.rows_affected() > 0 {
+        return history::copy(sandbox, id, conn).await;
+    }
+    update(UPDATE_END.as_str()).execute(conn).await.map(drop)
 }
 
 fn read(row: &SqliteRow) -> Result<CommandRecord, Error> {

@@ -11,6 +11,7 @@ mod connections;
 mod daemon;
 mod database;
 mod error;
+mod history;
 mod links;
 mod mcp_servers;
 mod projects;

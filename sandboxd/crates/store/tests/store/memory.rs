@@ -16,8 +16,8 @@ use sandboxd_model::{
     SnapshotRecord, Stage, Subject, TokenRecord,
 };
 use sandboxd_store::{
-    AuditHead, Backend, Change, CommandTable, DaemonTable, Error, ErrorKind, Identity, LinkTable,
-    McpServerTable, SandboxTable, Store, Written,
+    AuditHead, Backend, Change, CommandTable, DaemonTable, EndedCommand, Error, ErrorKind, Identity,
+    LinkTable, McpServerTable, SandboxTable, Store, Written,
 };
 
 use crate::contract::TestDatabase;
@@ -70,6 +70,7 @@ struct Tables {
     identity: Identity,
     snapshot_store: Option<String>,
     audit_head: Option<AuditHead>,
+    history: BTreeMap<(SandboxId, u64), CommandRecord>,
     age_ms: u64,
     is_loaded: bool,
 }
@@ -150,6 +151,11 @@ impl Tables {
         commands
     }
 
+    fn history_of(&self, sandbox: &SandboxId) -> impl DoubleEndedIterator<Item = (u64, &CommandRecord)> {
+        let range = (sandbox.clone(), 0)..=(sandbox.clone(), u64::MAX);
+        self.history.range(range).map(|((_, number), record)| (*number, record))
+    }
+
     fn start(&mut self, record: &CommandRecord) {
         let key = (record.sandbox.clone(), record.id.clone());
         let found = self.commands.get(&key);
@@ -164,8 +170,13 @@ impl Tables {
 
     fn end(&mut self, sandbox: &SandboxId, id: &CommandId, ended: &Ended, age_ms: u64) {
         if let Some(command) = self.commands.get_mut(&(sandbox.clone(), id.clone())) {
-            command.record.ended = Some(ended.clone());
+            let is_first = command.record.ended.replace(ended.clone()).is_none();
             command.ended_at_age_ms = Some(age_ms);
+            let record = command.record.clone();
+            if is_first {
+                let number = self.history_of(sandbox).map(|(number, _)| number + 1).max().unwrap_or(1);
+                self.history.insert((sandbox.clone(), number), record);
+            }
         }
     }
 }
@@ -222,6 +233,7 @@ impl SandboxTable for Opened {
         self.write(|tables| {
             tables.sandboxes.remove(id);
             tables.commands.retain(|(sandbox, _), _| sandbox != id);
+            tables.history.retain(|(sandbox, _), _| sandbox != id);
             Ok(())
         })
     }
@@ -301,6 +313,34 @@ impl CommandTable for Opened {
                 }
             }
             Ok((before - tables.commands.len()) as u64)
+        })
+    }
+
+    async fn ended_commands(
+        &self,
+        sandbox: &SandboxId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<EndedCommand>, Error> {
+        self.read(|tables| {
+            let newest = tables.history_of(sandbox).rev();
+            let newest = newest.filter(|(number, _)| before.is_none_or(|before| *number < before));
+            let ended = newest.map(|(number, command)| EndedCommand { number, command: command.clone() });
+            ended.take(limit as usize).collect()
+        })
+    }
+
+    async fn trim_ended(&self, kept: usize) -> Result<u64, Error> {
+        self.write(|tables| {
+            let before = tables.history.len();
+            for sandbox in tables.sandboxes.keys().cloned().collect::<Vec<_>>() {
+                let surplus: Vec<u64> =
+                    tables.history_of(&sandbox).rev().skip(kept).map(|(number, _)| number).collect();
+                for number in surplus {
+                    tables.history.remove(&(sandbox.clone(), number));
+                }
+            }
+            Ok((before - tables.history.len()) as u64)
         })
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandboxd_model::{CommandRecord, limits};
-use sandboxd_store::Store;
+use sandboxd_store::{EndedCommand, Store};
 
 use super::records::{command, command_id, ended, sandbox, sandbox_id};
 use super::{TestDatabase, new_store};
@@ -139,4 +139,52 @@ pub(crate) async fn commands_are_looked_up_by_their_ids<D: TestDatabase>() {
     assert_eq!(found, [(&command_id(1), started_at(1), false), (&command_id(2), started_at(2), true)]);
     assert_eq!(store.written_command(&one, &command_id(1)).await.unwrap(), Some(command(&one, 1)));
     assert_eq!(store.written_command(&two, &command_id(1)).await.unwrap(), None);
+}
+
+pub(crate) async fn ended_commands_stay_in_pages_when_commands_are_trimmed<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
+    let (one, two) = (sandbox_id(1), sandbox_id(2));
+    let count = limits::MAX_RECORDED_COMMANDS + 10;
+    for number in 0..count as u32 {
+        store.history().started(whole(&command(&one, number), 0));
+        if number % 500 == 0 {
+            assert!(store.history().flush().await);
+        }
+    }
+    store.history().started(command(&two, 0));
+    store.history().ended(&two, &command_id(0), ended(7));
+    // A later end of the same command does not change what was recorded.
+    assert!(store.history().flush().await);
+    store.history().ended(&two, &command_id(0), ended(8));
+    assert_eq!(store.trim().await.unwrap(), 10);
+
+    let (mut numbers, mut before) = (Vec::new(), None);
+    loop {
+        let page = store.ended_commands(&one, before, 400).await.unwrap();
+        before = page.last().map(|last| last.number);
+        numbers.extend(page.iter().map(|ended| ended.number));
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(numbers, (1..=count as u64).rev().collect::<Vec<_>>());
+    let of_two = store.ended_commands(&two, None, 10).await.unwrap();
+    assert_eq!(of_two, [EndedCommand { number: 1, command: whole(&command(&two, 0), 7) }]);
+    store.remove(&one).await.unwrap();
+    assert_eq!(store.ended_commands(&one, None, 10).await.unwrap(), []);
+}
+
+pub(crate) async fn ended_commands_have_a_bound<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
+    let one = sandbox_id(1);
+    let count = limits::MAX_ENDED_COMMANDS + 3;
+    for number in 0..count as u32 {
+        store.history().started(whole(&command(&one, number), 0));
+        if number % 500 == 0 {
+            assert!(store.history().flush().await);
+        }
+    }
+    store.trim().await.unwrap();
+    let oldest = store.ended_commands(&one, Some(6), 10).await.unwrap();
+    assert_eq!(oldest.iter().map(|ended| ended.number).collect::<Vec<_>>(), [5, 4]);
 }

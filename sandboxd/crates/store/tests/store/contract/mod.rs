@@ -55,6 +55,8 @@ macro_rules! contract {
             trimming_keeps_twice_the_number_of_commands_without_an_end,
             commands_are_looked_up_by_their_ids,
             closing_writes_pending_entries,
+            ended_commands_stay_in_pages_when_commands_are_trimmed,
+            ended_commands_have_a_bound,
         }
         contract! { #[tokio::test] $database, links:
             a_link_is_added_ended_once_and_deleted,
