@@ -10,8 +10,8 @@ use futures::{Stream, StreamExt};
 use http::header::ACCEPT;
 use http::{Method, Response};
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, HistoryList, KillCommand, Record,
-    RunCommand, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, HistoryList, KillCommand,
+    Record, RunCommand, StartCommand,
 };
 use sandbox_api::limits::DEFAULT_COMMAND_TIMEOUT_MS;
 use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};

@@ -179,17 +179,18 @@ mod tests {
 
     #[test]
     fn every_route_is_recorded_or_known_not_to_be() {
-        let document: serde_json::Value =
-            serde_json::from_slice(&crate::api::router::document()).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&crate::api::router::document()).unwrap();
         let paths = document["paths"].as_object().unwrap();
         let routes = paths.iter().flat_map(|(path, methods)| {
             let methods = methods.as_object().unwrap().keys();
-            let methods = methods.filter(|key| matches!(key.as_str(), "get" | "post" | "put" | "patch" | "delete"));
+            let methods =
+                methods.filter(|key| matches!(key.as_str(), "get" | "post" | "put" | "patch" | "delete"));
             methods.map(move |method| format!("{} {path}", method.to_uppercase()))
         });
         let routes: BTreeSet<String> = routes.collect();
         let recorded = ACTS.iter().map(|(method, path, _)| format!("{method} {path}"));
-        let others = NOT_RECORDED.iter().flat_map(|(_, routes)| routes.iter().map(|route| (*route).to_owned()));
+        let others =
+            NOT_RECORDED.iter().flat_map(|(_, routes)| routes.iter().map(|route| (*route).to_owned()));
         let known: Vec<String> = recorded.chain(others).collect();
         let unique: BTreeSet<String> = known.iter().cloned().collect();
         assert_eq!(unique.len(), known.len(), "a route is listed twice");

@@ -25,7 +25,8 @@ const PLAIN: [(&str, &str); 4] = [
 const CHECKS: [&str; 4] = ["reaches", "sandbox", "sandbox_if_any", "snapshot"];
 
 /// Files of the API that reach the service without a principal, and why.
-const WITHOUT_PRINCIPAL: [(&str, &str); 7] = [
+const WITHOUT_PRINCIPAL: [(&str, &str); 8] = [
+    ("acts.rs", "records acts of the principal before its handler runs"),
     ("auth/given.rs", "finds the principal of a token"),
     ("auth/mod.rs", "counts failures"),
     ("body.rs", "reads a limit"),

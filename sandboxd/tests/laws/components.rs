@@ -13,24 +13,25 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 13] = [
+const COMPONENTS: [(&str, &str, &[&str]); 14] = [
+    ("audit", "Audit", &[]),
     ("projects", "Projects", &[]),
     ("ownership", "Ownership", &[]),
     ("storage", "Storage", &["ownership"]),
     ("history", "History", &[]),
-    ("egress", "Egress", &[]),
-    ("lifecycle", "Lifecycle", &["egress", "history", "ownership", "storage"]),
+    ("egress", "Egress", &["audit"]),
+    ("lifecycle", "Lifecycle", &["audit", "egress", "history", "ownership", "storage"]),
     ("snapshots", "Snapshots", &["lifecycle", "storage"]),
     ("commands", "Commands", &["history", "lifecycle", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
     ("files", "Files", &["lifecycle", "snapshots", "storage"]),
-    ("downloads", "Downloads", &["files", "lifecycle"]),
-    ("previews", "Previews", &["egress", "lifecycle"]),
+    ("downloads", "Downloads", &["audit", "files", "lifecycle"]),
+    ("previews", "Previews", &["audit", "egress", "lifecycle"]),
     ("mcp_servers", "McpServers", &["lifecycle"]),
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 13] = [
+const SHARED: [&str; 14] = [
     "clock",
     "tasks",
     "Authorized",
@@ -40,6 +41,7 @@ const SHARED: [&str; 13] = [
     "Error",
     "McpServerError",
     "OwnershipError",
+    "Recorded",
     "Setup",
     "SnapshotError",
     "SpecError",

@@ -15,7 +15,7 @@ use crate::paths::{imports_of, is_test};
 /// Types of the service that may show types of these parts.
 const MAY_SHOW: [(&str, &[&str]); 4] = [
     // The causes of an error, for the log.
-    ("Error", &["agent", "engine", "jwt", "store"]),
+    ("Error", &["agent", "audit", "engine", "jwt", "store"]),
     // `lib.rs` creates it from these.
     ("Service", &["engine", "metrics", "store"]),
     ("SpecError", &["engine"]),

@@ -7,20 +7,22 @@ use crate::parts::parts_used;
 
 /// A part of `sandboxd/src`, or the crate `cli`, and the parts and crates of the daemon that it may use. A line for a
 /// module of a part replaces the part's own line there.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("telemetry", &[]),
     ("memory", &["model"]),
     (
         "service",
         &[
-            "agent", "bases", "egress", "engine", "jwt", "memory", "metrics", "model", "packs", "seam",
-            "sealed", "store",
+            "agent", "audit", "bases", "egress", "engine", "jwt", "memory", "metrics", "model", "packs",
+            "seam", "sealed", "store",
         ],
     ),
     ("content", &["model", "service"]),
     ("preview", &["content", "model", "service"]),
     ("api", &["content", "metrics", "model", "preview", "service"]),
     ("cli", &["config", "model", "state_dir"]),
+    // It checks files of the state dir, also while no daemon runs.
+    ("cli/audit", &["audit", "config", "state_dir", "store"]),
     // It looks for what keeps a daemon from starting, so it works without one.
     ("cli/doctor", &["config", "engine", "model", "state_dir"]),
     // It changes what the database says of the engine, which must happen while no daemon runs.

@@ -13,6 +13,7 @@ use crate::paths::{Import, TokenPath, imports_of, paths_of_tokens};
 /// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
 const CRATES: [(&str, &str); 14] = [
     ("sandboxd_agents", "agent"),
+    ("sandboxd_audit", "audit"),
     ("sandboxd_bases", "bases"),
     ("sandboxd_cli", "cli"),
     ("sandboxd_config", "config"),

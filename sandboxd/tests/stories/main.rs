@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a story that cannot continue has failed")]
 
 mod api;
+mod audit;
 mod cli;
 mod commands;
 mod compat;

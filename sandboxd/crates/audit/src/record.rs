@@ -58,7 +58,10 @@ impl Record {
         let Continuation { file, number, size, head, notes } = recover(&dir, &key, stored)?;
         let state = State { file: Arc::new(file), number, size, head, waiting: VecDeque::new(), omitted: 0 };
         let record = Self { dir, key, options, state: Mutex::new(state), synced: Mutex::new(Head::NONE) };
-        notes.into_iter().for_each(|note| record.note(note));
+        for note in notes {
+            // On a full disk, they wait for the first line that can be written.
+            let _ = record.note(note);
+        }
         Ok(record)
     }
 
@@ -70,39 +73,36 @@ impl Record {
         Ok(state.head.seq)
     }
 
-    /// Writes a line of something that has happened. If it cannot be written now, it waits in memory.
-    pub fn note(&self, entry: Entry) {
+    /// Writes a line of something that has happened. If it cannot be written now, it waits in memory and the error says why.
+    pub fn note(&self, entry: Entry) -> Result<(), Error> {
         let mut state = self.state();
         if state.waiting.len() >= limits::MAX_WAITING_AUDIT_LINES {
             state.omitted += 1;
         } else {
             state.waiting.push_back((Timestamp::now(), entry));
         }
-        // The next line reports it, if it is one that can fail.
-        let _ = self.write_waiting(&mut state);
+        self.write_waiting(&mut state)
     }
 
     /// Makes all lines durable and returns the last one. Blocks while the disk works.
     pub fn sync(&self) -> Result<Head, Error> {
-        let target = self.state().head.seq;
+        let target = {
+            let mut state = self.state();
+            self.write_waiting(&mut state)?;
+            state.head.seq
+        };
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
         if synced.seq >= target && target > 0 {
             return Ok(*synced);
         }
         let (file, head, number) = {
-            let mut state = self.state();
-            self.write_waiting(&mut state)?;
+            let state = self.state();
             (Arc::clone(&state.file), state.head, state.number)
         };
         // Earlier files were synced when this one was begun.
         file.sync_data().map_err(|source| self.dir.error_at(number, source))?;
         *synced = head;
         Ok(head)
-    }
-
-    /// Whether lines wait because they could not be written.
-    pub fn is_waiting(&self) -> bool {
-        !self.state().waiting.is_empty()
     }
 
     fn write_waiting(&self, state: &mut State) -> Result<(), Error> {

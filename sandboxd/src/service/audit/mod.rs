@@ -30,7 +30,7 @@ use super::{Context, Error};
 use crate::audit::{self, Entry, Head, Key, Options, Record};
 use crate::model::audit::{Act, AuditSettings};
 use crate::model::preview::LinkRecord;
-use crate::model::{Instance, Owner, Principal, limits};
+use crate::model::{Instance, Owner, limits};
 use crate::store::Store;
 
 /// Writes the audit record.
@@ -68,24 +68,6 @@ impl Audit {
         };
         audit.note(Entry::new(Act::DaemonStart.as_str()).with("version", env!("CARGO_PKG_VERSION")));
         Ok(audit)
-    }
-
-    /// Records an act of a request.
-    pub fn of_request(self: &Arc<Self>, act: Act, by: &Principal, request_id: &str) -> Recorder {
-        let said = Entry { request_id: Some(request_id.to_owned()), ..said_by(act, by) };
-        Recorder::new(self, act, said)
-    }
-
-    /// Records an act of the daemon itself on a sandbox.
-    pub(in crate::service) fn of_daemon(
-        self: &Arc<Self>,
-        act: Act,
-        sandbox: &SandboxId,
-        owner: &Owner,
-        reason: &'static str,
-    ) -> Recorder {
-        let said = of_owner(act, Some(owner));
-        Recorder::new(self, act, said.with("sandboxId", sandbox.as_str()).with("reason", reason))
     }
 
     /// Records that a visitor opens a link to a preview, unless the visitor did so lately. If this fails, the link must not be
@@ -143,10 +125,8 @@ impl Audit {
 
     /// Writes a line of something that has happened.
     fn note(&self, entry: Entry) {
-        self.record.note(entry);
-        if self.record.is_waiting() {
-            self.is_failing.store(true, Ordering::Relaxed);
-        }
+        // The line waits, and the error is logged.
+        let _ = self.written(self.record.note(entry));
     }
 
     /// Makes all lines durable.
@@ -165,19 +145,14 @@ impl Audit {
                     "the audit record cannot be written; acts that must be in it are refused"
                 );
             }
-            Ok(_) if self.is_failing.load(Ordering::Relaxed) && !self.record.is_waiting() => {
-                self.is_failing.store(false, Ordering::Relaxed);
+            // Nothing waits any more.
+            Ok(_) if self.is_failing.swap(false, Ordering::Relaxed) => {
                 info!("the audit record is written again");
             }
-            _ => {}
+            Ok(_) | Err(_) => {}
         }
         Ok(done?)
     }
-}
-
-/// A line of an act by a principal.
-fn said_by(act: Act, by: &Principal) -> Entry {
-    Entry { token: Some(by.token.to_string()), ..of_owner(act, Some(&by.owner)) }
 }
 
 /// A line of an act that concerns what belongs to an owner.

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sandbox_api::SandboxId;
 use serde::Serialize;
 
-use super::Audit;
+use super::{Audit, of_owner};
 use crate::audit::Entry;
 use crate::model::audit::Act;
-use crate::model::{CommandSpec, Secret};
+use crate::model::{CommandSpec, Owner, Principal, Secret};
 use crate::service::Error;
 
 /// Outcome of an act without error.
@@ -35,8 +36,28 @@ struct Progress {
     has_ended: bool,
 }
 
+impl Audit {
+    /// Records an act of a request.
+    pub fn of_request(self: &Arc<Self>, act: Act, by: &Principal, request_id: &str) -> Recorder {
+        let said = Entry { request_id: Some(request_id.to_owned()), ..said_by(act, by) };
+        Recorder::new(self, act, said)
+    }
+
+    /// Records an act of the daemon itself on a sandbox.
+    pub(in crate::service) fn of_daemon(
+        self: &Arc<Self>,
+        act: Act,
+        sandbox: &SandboxId,
+        owner: &Owner,
+        reason: &'static str,
+    ) -> Recorder {
+        let said = of_owner(act, Some(owner));
+        Recorder::new(self, act, said.with("sandboxId", sandbox.as_str()).with("reason", reason))
+    }
+}
+
 impl Recorder {
-    pub(super) fn new(audit: &Arc<Audit>, act: Act, said: Entry) -> Self {
+    fn new(audit: &Arc<Audit>, act: Act, said: Entry) -> Self {
         Self { audit: Arc::clone(audit), act, said, progress: Mutex::default() }
     }
 
@@ -111,4 +132,9 @@ impl Drop for Recorder {
             self.end_with(ABANDONED.into());
         }
     }
+}
+
+/// A line of an act by a principal.
+fn said_by(act: Act, by: &Principal) -> Entry {
+    Entry { token: Some(by.token.to_string()), ..of_owner(act, Some(&by.owner)) }
 }

@@ -28,6 +28,7 @@ const OWN: [&str; 18] = [
     "GET /docs/{file}",
     "GET /metrics",
     "GET /openapi.json",
+    "GET /v1/audit",
     "GET /v1/orphans",
     "DELETE /v1/orphans/{name}",
     "GET /v1/projects",

@@ -54,10 +54,10 @@ fn a_full_disk_leaves_no_gap_and_no_torn_line() {
     // Nothing of the line that failed is left, and a second one fails too.
     assert!(record.append(&Entry::new("test.act").with("text", "x".repeat(700))).is_err());
     assert!(check(&dir, None).is_intact());
-    for number in 0..1_200 {
-        record.note(Entry::new("test.note").with("number", number));
-    }
-    assert!(record.is_waiting());
+    let note = |number| record.note(Entry::new("test.note").with("number", number));
+    // Short lines may fit into what is left of the last page.
+    assert!((0..1_200).filter(|number| note(*number).is_err()).count() > 1_000);
+    assert!(record.sync().is_err());
     fs::remove_file(disk.0.path().join("ballast")).unwrap();
     // They are more than the free space, so some of them wait again.
     let _ = record.append(&Entry::new("test.next"));
