@@ -130,7 +130,7 @@ impl Service {
         let egress = Arc::new(Egress::new(&context, &audit));
         let lifecycle =
             Arc::new(Lifecycle::new(&context, &audit, &ownership, &storage, &history, &egress).await?);
-        let snapshots = Arc::new(Snapshots::new(&context, &lifecycle, &storage).await?);
+        let snapshots = Arc::new(Snapshots::new(&context, &audit, &lifecycle, &storage).await?);
         let park_checkpoints = Arc::downgrade(&snapshots);
         lifecycle.set_park_checkpoints(park_checkpoints);
         let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots));

@@ -21,7 +21,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 14] = [
     ("history", "History", &[]),
     ("egress", "Egress", &["audit"]),
     ("lifecycle", "Lifecycle", &["audit", "egress", "history", "ownership", "storage"]),
-    ("snapshots", "Snapshots", &["lifecycle", "storage"]),
+    ("snapshots", "Snapshots", &["audit", "lifecycle", "storage"]),
     ("commands", "Commands", &["history", "lifecycle", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
     ("files", "Files", &["lifecycle", "snapshots", "storage"]),

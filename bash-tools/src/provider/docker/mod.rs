@@ -292,9 +292,10 @@ fn fault(error: sandbox_client::Error) -> Error {
         ErrorCode::CapacityExhausted if body.details.contains_key("limit") => Error::Busy { message },
         ErrorCode::CapacityExhausted | ErrorCode::RateLimited => Error::Full { message, retry_after: None },
         ErrorCode::Unauthenticated | ErrorCode::Forbidden => Error::Unauthenticated,
-        ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Internal => {
-            Error::Unavailable { message }
-        }
+        ErrorCode::Unavailable
+        | ErrorCode::AuditUnavailable
+        | ErrorCode::DeadlineExceeded
+        | ErrorCode::Internal => Error::Unavailable { message },
         ErrorCode::InvalidRequest
         | ErrorCode::NotFound
         | ErrorCode::MethodNotAllowed

@@ -363,6 +363,14 @@ fn errors_of_the_service_have_details() {
             "internal {} the engine did not harden the container: it has capabilities",
         ),
         (Error::HistoryUnwritten, "unavailable {} the history of commands cannot be written"),
+        (Error::Unrecorded, "internal {} the route is missing among recorded acts"),
+        (
+            Error::Audit(audit::Error::Io {
+                path: "audit".into(),
+                source: io::ErrorKind::StorageFull.into(),
+            }),
+            r#"audit_unavailable {"full":true} the audit record cannot be written, so nothing was done that must be in it; the operator finds the cause in the daemon's log"#,
+        ),
         (Error::RunDir { source: io_error() }, "internal {} the run dir cannot be used"),
         (
             Error::Randomness { source: getrandom::Error::UNSUPPORTED },

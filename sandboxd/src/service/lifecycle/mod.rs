@@ -201,7 +201,7 @@ impl Lifecycle {
 
     /// Records an act of the daemon itself on a sandbox.
     fn recorder(&self, act: audit::Act, sandbox: &Sandbox, reason: &'static str) -> Recorder {
-        self.audit.of_daemon(act, sandbox.id(), &sandbox.owner(), reason)
+        self.audit.of_daemon(act, sandbox.id(), sandbox.owner(), reason)
     }
 
     /// Whether a client may request an image. Names are compared literally: a tag does not match its digest.

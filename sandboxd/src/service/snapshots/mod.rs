@@ -52,6 +52,7 @@ use self::receive::Received;
 pub use self::restore::RestoreDone;
 use self::store::SnapshotStore;
 use self::time_limit::within_limit;
+use super::audit::Audit;
 use super::clock::now_ms;
 use super::lifecycle::{DueCheckpoint, Lifecycle, Sandbox};
 use super::storage::Storage;
@@ -142,6 +143,7 @@ pub struct NewSnapshot {
 /// Makes and restores snapshots.
 #[derive(Debug)]
 pub struct Snapshots {
+    audit: Arc<Audit>,
     lifecycle: Arc<Lifecycle>,
     storage: Arc<Storage>,
     store: Arc<Store>,
@@ -184,10 +186,12 @@ pub struct Snapshots {
 impl Snapshots {
     pub(in crate::service) async fn new(
         context: &Context,
+        audit: &Arc<Audit>,
         lifecycle: &Arc<Lifecycle>,
         storage: &Arc<Storage>,
     ) -> Result<Self, Error> {
         Ok(Self {
+            audit: Arc::clone(audit),
             lifecycle: Arc::clone(lifecycle),
             storage: Arc::clone(storage),
             store: Arc::clone(&context.store),

@@ -81,7 +81,7 @@ async fn one_life(home: &Home, run: u64, answers: u64, sandbox: &SandboxId) -> V
     let base = format!("http://127.0.0.1:{port}");
     let mut child = home.program(&["serve"]).env("SANDBOXD_PORT", port.to_string()).spawn().unwrap();
     // In one life of ten, commands run. Before the daemon is ready, they are refused.
-    let wanted = if run % 10 == 0 { "ready" } else { "health" };
+    let wanted = if run.is_multiple_of(10) { "ready" } else { "health" };
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     until("the daemon answers", || async {
         let answer = http.get(format!("{base}/v1/{wanted}")).send().await;
