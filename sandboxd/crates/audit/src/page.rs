@@ -38,8 +38,8 @@ pub struct Page {
 pub struct BadCursor;
 
 /// Reads up to `limit` lines for which `is_wanted` holds, before `before` or from the end. Reads at most
-/// [`limits::MAX_AUDIT_SCAN_BYTES`], so a page may have fewer lines although there are more. Lines are not verified, and what
-/// is no line is skipped.
+/// [`limits::MAX_AUDIT_SCAN_BYTES`], so a page may have fewer lines although there are more. Lines are not verified, and bytes
+/// that are not a line are skipped.
 pub fn page(
     path: &Path,
     before: Option<Cursor>,
@@ -139,7 +139,7 @@ impl FromStr for Cursor {
         let (file, offset) = text.split_once('.').ok_or(BadCursor)?;
         let number = |text: &str| text.parse().map_err(|_| BadCursor);
         let cursor = Self { file: number(file)?, offset: number(offset)? };
-        // Another spelling of the same place is no cursor.
+        // Another spelling of the same place is not a cursor.
         if cursor.to_string() == text { Ok(cursor) } else { Err(BadCursor) }
     }
 }

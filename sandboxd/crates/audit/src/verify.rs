@@ -109,7 +109,7 @@ impl Report {
 }
 
 /// Checks all files of a directory. `stored` are heads that the daemon has stored elsewhere. They must have been read before,
-/// because a running daemon goes on.
+/// because a running daemon continues.
 pub fn verify(path: &Path, key: &Key, stored: &[Head]) -> Result<Report, Error> {
     let dir = Directory::open(path)?;
     let mut check = Check::new(key, stored);

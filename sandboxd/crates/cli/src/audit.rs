@@ -12,7 +12,7 @@ use sandboxd_store::sqlite::read_audit_head;
 
 use super::{exit_code, snapshot, text};
 
-/// Check that nobody has changed the audit record
+/// Check whether the audit record was changed
 #[derive(Debug, Clone, clap::Args)]
 pub struct AuditArgs {
     #[command(subcommand)]
@@ -36,7 +36,7 @@ enum AuditAction {
 pub(crate) async fn audit(args: AuditArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let AuditAction::Verify { logged, json } = args.action;
     let instance = sandboxd_state_dir::read_instance(&config.state_dir)?;
-    // Before the files: a running daemon goes on, and stores no line that is not in them.
+    // Before the files: a running daemon continues, and stores no line that is not in them.
     let stored = read_audit_head(&config.state_dir).await?.map(head_of).transpose()?;
     let key = Key::new(instance.audit_key());
     let heads: Vec<Head> = stored.into_iter().chain(logged).collect();

@@ -37,7 +37,7 @@ async fn a_full_disk_refuses_acts_and_stops_nothing_else() {
     let answer = HttpClient::of(&daemon).get("/v1/projects").await.json();
     assert!(!answer["projects"].to_string().contains("other"), "a refused act was done: {answer}");
 
-    // A read wakes the other sandbox, a file can be written, and the stream of a running command goes on.
+    // A read wakes the other sandbox, a file can be written, and the stream of a running command continues.
     assert_eq!(daemon.client.read_file(&parked, "file").await.unwrap().as_deref(), Some(&b"kept"[..]));
     daemon.client.put_file(&sandbox, "go", "", Default::default()).await.unwrap();
     let done = outcome(stream).await;

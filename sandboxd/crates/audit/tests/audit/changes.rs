@@ -9,7 +9,7 @@ use sandboxd_audit::verify::FaultKind;
 
 use crate::{SMALL, check, files, kinds, write};
 
-/// A change that somebody with access to the files can make.
+/// A change that a user with access to the files can make.
 #[derive(Debug, Clone)]
 enum Change {
     /// Changes a byte.

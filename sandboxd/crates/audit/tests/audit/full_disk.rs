@@ -1,4 +1,4 @@
-//! A full disk: what must be recorded fails, and the record goes on without a gap when there is space again.
+//! A full disk: what must be recorded fails, and the record continues without a gap when there is space again.
 
 use std::fs;
 use std::path::Path;
