@@ -23,9 +23,10 @@ use crate::model::echo::cut;
 use crate::model::{Principal, limits};
 
 /// The routes whose acts are recorded.
-const ACTS: [(Method, &str, Act); 33] = [
+const ACTS: [(Method, &str, Act); 34] = [
     (Method::POST, "/v1/projects", Act::ProjectCreate),
     (Method::POST, "/v1/projects/{project}/tokens", Act::TokenCreate),
+    (Method::POST, "/v1/child-tokens", Act::TokenDerive),
     (Method::DELETE, "/v1/projects/{project}/tokens/{tokenId}", Act::TokenRevoke),
     (Method::POST, "/v1/sandboxes", Act::SandboxCreate),
     (Method::DELETE, "/v1/sandboxes/{id}", Act::SandboxDelete),

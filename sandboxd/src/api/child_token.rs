@@ -35,6 +35,10 @@ pub(super) async fn create(
         sandbox: request.sandbox_id.map(|id| access.sandbox(id)).transpose()?,
     };
     let (token, grant) = access.projects().make_child(access.principal(), new)?;
+    access.found("subject", grant.owner.subject.as_ref().map(Subject::as_str));
+    access.found("scopes", names(grant.scopes));
+    access.found("sandboxId", &grant.sandbox);
+    access.found("expiresAt", time(grant.expires_at_ms));
     Ok(Json(ChildToken {
         token,
         project: grant.owner.project.to_string(),

@@ -36,6 +36,8 @@ acts! {
     ProjectCreate = "project.create",
     /// A token is created.
     TokenCreate = "token.create",
+    /// A child token is made.
+    TokenDerive = "token.derive",
     /// A token is revoked.
     TokenRevoke = "token.revoke",
     /// A sandbox is created, or the one of the session is returned.
@@ -109,6 +111,7 @@ impl Act {
             self,
             Self::ProjectCreate
                 | Self::TokenCreate
+                | Self::TokenDerive
                 | Self::TokenRevoke
                 | Self::SandboxDelete
                 | Self::SnapshotDelete
