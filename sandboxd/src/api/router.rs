@@ -14,9 +14,9 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, acts, audit, auth, batch, child_token, client_address, command, docs, files, health, history,
-    hosts, mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run, sandbox,
-    server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal, ticket,
-    tunnel, verb,
+    hosts, mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run,
+    sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal,
+    ticket, tunnel, verb,
 };
 use crate::model::Instance;
 

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use crate::model::jwt::JwtSettings;
 use crate::model::audit::AuditSettings;
+use crate::model::jwt::JwtSettings;
 use crate::model::preview::PreviewSettings;
 use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, RemoteStore, Transport};
 

@@ -24,9 +24,9 @@ pub use parse::daemon_url;
 pub use reader::{Fault, Report, Row};
 
 use self::reader::Reader;
+use sandboxd_model::audit::AuditSettings;
 use sandboxd_model::front::FrontSettings;
 use sandboxd_model::jwt::JwtSettings;
-use sandboxd_model::audit::AuditSettings;
 use sandboxd_model::layout::DEFAULT_IMAGE;
 use sandboxd_model::preview::PreviewSettings;
 use sandboxd_model::rates::RateSettings;

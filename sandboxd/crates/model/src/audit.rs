@@ -40,6 +40,8 @@ acts! {
     TokenDerive = "token.derive",
     /// A token is revoked.
     TokenRevoke = "token.revoke",
+    /// The tokens of a subject are revoked.
+    SubjectRevoke = "subject.revoke",
     /// A sandbox is created, or the one of the session is returned.
     SandboxCreate = "sandbox.create",
     /// Copies of a sandbox are created.
@@ -113,6 +115,7 @@ impl Act {
                 | Self::TokenCreate
                 | Self::TokenDerive
                 | Self::TokenRevoke
+                | Self::SubjectRevoke
                 | Self::SandboxDelete
                 | Self::SnapshotDelete
                 | Self::OrphanDelete

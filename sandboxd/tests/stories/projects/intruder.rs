@@ -23,7 +23,7 @@ const PROBES: usize = 30;
 const CONTENT: &str = "of the victim only";
 
 /// Routes without an id of the victim, and what they do for an intruder: only what is its own.
-const OWN: [&str; 18] = [
+const OWN: [&str; 19] = [
     "GET /docs",
     "GET /docs/{file}",
     "GET /metrics",
