@@ -17,6 +17,7 @@ pub mod object;
 pub mod orphan;
 pub mod port;
 pub mod project;
+pub mod quota;
 pub mod sandbox;
 pub mod session;
 pub mod snapshot;

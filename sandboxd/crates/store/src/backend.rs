@@ -12,8 +12,9 @@ use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{
-    CommandRecord, Ended, Orphan, Owner, ProjectRecord, RestoreRecord, RevokedSubject, SandboxRecord,
-    SnapshotCursor, SnapshotRecord, SnapshotState, Stage, TokenRecord,
+    CommandRecord, Ended, Orphan, Owner, ProjectName, ProjectQuotas, ProjectRecord, RestoreRecord,
+    RevokedSubject, SandboxRecord, SnapshotCursor, SnapshotRecord, SnapshotState, Stage, TokenRecord,
+    UsageRecord,
 };
 
 use super::Error;
@@ -33,6 +34,7 @@ pub trait Backend:
     + McpServerTable
     + SnapshotTable
     + ProjectTable
+    + QuotaTable
     + DaemonTable
     + Debug
     + Send
@@ -164,6 +166,29 @@ pub trait ProjectTable {
 
     /// Adds a revoked subject, or replaces the one with the same project and subject. Fails if the project is missing. Urgent.
     async fn put_revoked_subject(&self, revoked: &RevokedSubject) -> Result<(), Error>;
+}
+
+/// Operations on the quotas of projects, and on what projects have used. Days are numbered since the Unix epoch, in UTC.
+#[async_trait]
+pub trait QuotaTable {
+    /// The quotas of all projects that have some, in the order of the projects' names.
+    async fn quotas(&self) -> Result<Vec<(ProjectName, ProjectQuotas)>, Error>;
+
+    /// Replaces the quotas of a project. Fails if the project is missing.
+    async fn put_quotas(&self, project: &ProjectName, quotas: &ProjectQuotas) -> Result<(), Error>;
+
+    /// What all projects have used on this day and later ones, in the order of projects and days.
+    async fn usage_since(&self, day: i32) -> Result<Vec<UsageRecord>, Error>;
+
+    /// What a project has used on each of the last `limit` days on which it was used, the newest first.
+    async fn usage_of(&self, project: &ProjectName, limit: u32) -> Result<Vec<UsageRecord>, Error>;
+
+    /// Writes what projects have used. Where there is a number already, the larger one stays. Skips projects that do not
+    /// exist.
+    async fn put_usage(&self, records: &[UsageRecord]) -> Result<(), Error>;
+
+    /// Deletes what was used before a day.
+    async fn delete_usage_before(&self, day: i32) -> Result<(), Error>;
 }
 
 /// Operations on wrapped servers. A server is found by its sandbox and its name.

@@ -5,5 +5,6 @@ mod daemon;
 mod links;
 mod mcp_servers;
 mod projects;
+mod quotas;
 mod sandboxes;
 mod snapshots;

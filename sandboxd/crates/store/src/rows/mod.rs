@@ -11,6 +11,7 @@ pub(crate) mod owner;
 pub(crate) mod projects;
 #[cfg(test)]
 mod published;
+pub(crate) mod quotas;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod sql;

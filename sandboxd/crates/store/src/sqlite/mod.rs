@@ -15,6 +15,7 @@ mod history;
 mod links;
 mod mcp_servers;
 mod projects;
+mod quotas;
 mod sandboxes;
 mod schema;
 mod snapshots;

@@ -1,6 +1,7 @@
 //! A backend that keeps everything in memory. It shows that the contract assumes nothing of SQLite.
 
 mod project_table;
+mod quota_table;
 mod snapshot_table;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,8 +13,8 @@ use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::{
-    CommandRecord, Ended, Orphan, ProjectName, ProjectRecord, RestoreRecord, RevokedSubject, SandboxRecord,
-    SnapshotRecord, Stage, Subject, TokenRecord,
+    CommandRecord, DayUsage, Ended, Orphan, ProjectName, ProjectQuotas, ProjectRecord, RestoreRecord,
+    RevokedSubject, SandboxRecord, SnapshotRecord, Stage, Subject, TokenRecord,
 };
 use sandboxd_store::{
     AuditHead, Backend, Change, CommandTable, DaemonTable, EndedCommand, Error, ErrorKind, Identity,
@@ -66,6 +67,8 @@ struct Tables {
     projects: BTreeMap<ProjectName, ProjectRecord>,
     tokens: BTreeMap<TokenId, TokenRecord>,
     revoked_subjects: BTreeMap<(ProjectName, Subject), RevokedSubject>,
+    quotas: BTreeMap<ProjectName, ProjectQuotas>,
+    usage: BTreeMap<(ProjectName, i32), DayUsage>,
     orphans: Vec<Orphan>,
     identity: Identity,
     snapshot_store: Option<String>,

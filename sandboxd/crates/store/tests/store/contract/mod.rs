@@ -8,6 +8,7 @@ pub(crate) mod links;
 pub(crate) mod mcp_servers;
 pub(crate) mod outages;
 pub(crate) mod projects;
+pub(crate) mod quotas;
 pub(crate) mod records;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
@@ -68,6 +69,10 @@ macro_rules! contract {
             a_project_is_added_once,
             a_revoked_subject_is_replaced,
             a_token_is_added_touched_and_removed,
+        }
+        contract! { #[tokio::test] $database, quotas:
+            quotas_are_replaced,
+            usage_never_becomes_smaller,
         }
         contract! { #[tokio::test] $database, snapshots:
             a_snapshot_is_added_read_back_and_deleted,
