@@ -229,6 +229,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         proxy_image: config.proxy_image.clone(),
         network_name: config.network_name.clone(),
         open_network: config.open_network,
+        project_quotas: config.project_quotas.clone(),
         egress: config.egress.clone(),
         jwt: config.jwt.clone(),
         own_ports: Vec::new(),

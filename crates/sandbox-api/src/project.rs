@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::quota::Quotas;
 use crate::{SandboxId, TokenId};
 
 /// A project: sandboxes and snapshots that no other project can see.
@@ -14,6 +15,9 @@ pub struct Project {
     pub name: String,
     /// When it was created.
     pub created_at: Timestamp,
+    /// Its quotas. The daemon's defaults, which apply where it has none, are not among them.
+    #[serde(default)]
+    pub quotas: Quotas,
 }
 
 /// Body of `POST /v1/projects`.

@@ -54,7 +54,7 @@ pub struct Quotas {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeProject {
-    /// All quotas of the project. They replace those of before.
+    /// All quotas of the project. They replace the previous ones.
     pub quotas: Quotas,
 }
 

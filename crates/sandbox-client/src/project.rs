@@ -6,6 +6,7 @@ use sandbox_api::project::{
     ChildToken, CreateChildToken, CreateProject, CreateTicket, CreateToken, Project, ProjectList,
     RevokeSubject, Ticket, TokenCreated, TokenList, WhoAmI,
 };
+use sandbox_api::quota::{ChangeProject, ProjectUsage, Quotas};
 use sandbox_api::{Done, TokenId};
 
 use crate::deadlines::{ACT, LOOK};
@@ -49,6 +50,22 @@ impl Client {
     pub async fn create_project(&self, name: &str) -> Result<Project, Error> {
         let body = CreateProject { name: name.to_owned() };
         json(self.post("/v1/projects", &body), ACT).await
+    }
+
+    /// Returns a project with its quotas.
+    pub async fn project(&self, project: &str) -> Result<Project, Error> {
+        json(self.request(Method::GET, &format!("/v1/projects/{project}")), LOOK).await
+    }
+
+    /// Replaces the quotas of a project. Safe to repeat.
+    pub async fn set_quotas(&self, project: &str, quotas: &Quotas) -> Result<Project, Error> {
+        let body = ChangeProject { quotas: quotas.clone() };
+        json(self.request(Method::PUT, &format!("/v1/projects/{project}")).json(&body), ACT).await
+    }
+
+    /// Returns what a project uses, now and per day.
+    pub async fn project_usage(&self, project: &str) -> Result<ProjectUsage, Error> {
+        json(self.request(Method::GET, &format!("/v1/projects/{project}/usage")), LOOK).await
     }
 
     /// Returns a page of tokens of a project, in the order of their ids.

@@ -23,8 +23,9 @@ use crate::model::echo::cut;
 use crate::model::{Principal, limits};
 
 /// The routes whose acts are recorded.
-const ACTS: [(Method, &str, Act); 35] = [
+const ACTS: [(Method, &str, Act); 36] = [
     (Method::POST, "/v1/projects", Act::ProjectCreate),
+    (Method::PUT, "/v1/projects/{project}", Act::ProjectChange),
     (Method::POST, "/v1/projects/{project}/tokens", Act::TokenCreate),
     (Method::POST, "/v1/child-tokens", Act::TokenDerive),
     (Method::DELETE, "/v1/projects/{project}/tokens/{tokenId}", Act::TokenRevoke),
@@ -115,7 +116,9 @@ mod tests {
                 "GET /v1/health",
                 "GET /v1/orphans",
                 "GET /v1/projects",
+                "GET /v1/projects/{project}",
                 "GET /v1/projects/{project}/tokens",
+                "GET /v1/projects/{project}/usage",
                 "GET /v1/ready",
                 "GET /v1/sandboxes",
                 "GET /v1/sandboxes/{id}",

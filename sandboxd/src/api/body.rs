@@ -17,6 +17,7 @@ use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::AllowDenied;
 use sandbox_api::port::CreateLink;
 use sandbox_api::project::{CreateChildToken, CreateProject, CreateTicket, CreateToken, RevokeSubject};
+use sandbox_api::quota::ChangeProject;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
 use sandbox_api::snapshot::{CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
@@ -56,6 +57,7 @@ impl RequestBody for CreateToken {}
 impl RequestBody for CreateChildToken {}
 impl RequestBody for CreateTicket {}
 impl RequestBody for RevokeSubject {}
+impl RequestBody for ChangeProject {}
 impl RequestBody for MakeDir {}
 impl RequestBody for MoveFile {}
 impl RequestBody for GrepFiles {}

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::Extensions;
+use jiff::ToSpan;
+use jiff::civil::Date;
 use listen::slot::ConnectionSlot;
 use sandbox_api::project::{
     CreateProject, CreateToken, Project, ProjectList, RevokeSubject, Token, TokenCreated, TokenList, WhoAmI,
 };
+use sandbox_api::quota::{ChangeProject, DayUsage, ProjectUsage, QuotaUsage};
 use sandbox_api::{Done, TokenId};
 
 use super::ApiState;
@@ -22,9 +25,10 @@ use super::params::{self, Params, Path};
 use crate::model::field::checked;
 use crate::model::token::is_name;
 use crate::model::{
-    FieldError, Principal, ProjectName, ProjectRecord, Refusal, Resource, Scopes, TokenRecord, limits,
+    self, FieldError, Principal, ProjectName, ProjectQuotas, ProjectRecord, Refusal, Resource, Scopes,
+    TokenRecord, limits,
 };
-use crate::service::{Access, Authorized, NewToken};
+use crate::service::{Access, Authorized, NewToken, QuotaUse, UsageReport};
 
 /// Show whom the token belongs to.
 ///
@@ -57,7 +61,7 @@ pub(super) async fn list(Manager(access): Manager, query: Params) -> Result<Json
     let after = query.get("cursor").map(|cursor| cursor.parse::<ProjectName>()).transpose();
     let after = after.map_err(|_| super::snapshot::bad_cursor())?;
     let (found, more) = access.projects().list(access.principal(), after.as_ref(), limit);
-    let projects: Vec<Project> = found.into_iter().map(project_to_wire).collect();
+    let projects: Vec<Project> = found.into_iter().map(|found| project_to_wire(&access, found)).collect();
     let last = projects.last().map(|project| project.name.clone());
     Ok(Json(ProjectList { next_cursor: last.filter(|_| more), projects }))
 }
@@ -74,7 +78,52 @@ pub(super) async fn create(
     let name = request.name.parse::<ProjectName>();
     let name = name.map_err(|error| FieldError::new("name", error.problem))?;
     access.found("project", name.as_str());
-    Ok(Json(project_to_wire(access.projects().create(name, &proof).await?)))
+    Ok(Json(project_to_wire(&access, access.projects().create(name, &proof).await?)))
+}
+
+/// Inspect a project.
+///
+/// Returns the project with its quotas.
+#[utoipa::path(get, path = "/v1/projects/{project}", operation_id = "getProject", tag = "projects",
+    params(InProject), responses((status = 200, body = Project), ByName))]
+pub(super) async fn get(Manager(access): Manager, Path(project): Path<String>) -> Result<Json<Project>> {
+    let project = project_of(&access, &project)?;
+    Ok(Json(project_to_wire(&access, access.projects().get(&project)?)))
+}
+
+/// Change the quotas of a project.
+///
+/// The quotas of the request replace all of the project. What it uses stays, also if it is more than a quota permits. Only
+/// the operator can change quotas.
+#[utoipa::path(put, path = "/v1/projects/{project}", operation_id = "changeProject", tag = "projects",
+    params(InProject), request_body = ChangeProject, responses((status = 200, body = Project), ByName, ByBody))]
+pub(super) async fn change(
+    Operator(access, proof): Operator,
+    Path(project): Path<String>,
+    Json(request): Json<ChangeProject>,
+) -> Result<Json<Project>> {
+    let quotas = ProjectQuotas::from_wire(&request.quotas, "quotas.")?;
+    let project = project_of(&access, &project)?;
+    access.quotas().set(&project, quotas, &proof).await?;
+    Ok(Json(project_to_wire(&access, access.projects().get(&project)?)))
+}
+
+/// Show what a project uses.
+///
+/// Returns what it uses now of each quota, and what it has used on each of the last 90 days (UTC), to about 10 seconds. A
+/// token with a subject sees the numbers of its whole project, because the quotas are those of the project.
+#[utoipa::path(get, path = "/v1/projects/{project}/usage", operation_id = "getProjectUsage", tag = "projects",
+    params(InProject), responses((status = 200, body = ProjectUsage), ByName))]
+pub(super) async fn usage(Reader(access): Reader, Path(project): Path<String>) -> Result<Json<ProjectUsage>> {
+    let project = project_of(&access, &project)?;
+    let UsageReport { now, days } = access.quotas().usage(&project).await?;
+    let name = project.to_string();
+    let days = days.into_iter().filter_map(|(day, usage)| Some(day_to_wire(date_of(day)?, usage)));
+    Ok(Json(ProjectUsage {
+        project: name,
+        now: now.into_iter().map(use_to_wire).collect(),
+        days: days.collect(),
+    }))
 }
 
 /// List tokens of a project.
@@ -199,8 +248,23 @@ pub(super) fn names(scopes: Scopes) -> Vec<String> {
     scopes.names().into_iter().map(str::to_owned).collect()
 }
 
-fn project_to_wire(record: ProjectRecord) -> Project {
-    Project { name: record.name.to_string(), created_at: time(record.created_at_ms) }
+fn project_to_wire(access: &Access, record: ProjectRecord) -> Project {
+    let quotas = access.quotas().of(&record.name).to_wire();
+    Project { name: record.name.to_string(), created_at: time(record.created_at_ms), quotas }
+}
+
+fn use_to_wire(QuotaUse { quota, used, limit }: QuotaUse) -> QuotaUsage {
+    QuotaUsage { quota: quota.as_str().to_owned(), used, limit }
+}
+
+fn day_to_wire(day: Date, usage: model::DayUsage) -> DayUsage {
+    let model::DayUsage { running_ms, peak_running, commands, egress_bytes, snapshot_bytes } = usage;
+    DayUsage { day, running_ms, peak_running, commands, egress_bytes, snapshot_bytes }
+}
+
+/// The date of a day since the Unix epoch. `None` beyond the calendar.
+fn date_of(day: i32) -> Option<Date> {
+    Date::constant(1970, 1, 1).checked_add(day.days()).ok()
 }
 
 fn to_wire(record: TokenRecord) -> Token {

@@ -86,6 +86,8 @@ fn routes() -> Routes {
         .add("/v1/tickets", routes!(ticket::create))
         .add("/v1/projects/{project}/subjects:revoke", routes!(project::revoke_subject))
         .add("/v1/projects", routes!(project::list, project::create))
+        .add("/v1/projects/{project}", routes!(project::get, project::change))
+        .add("/v1/projects/{project}/usage", routes!(project::usage))
         .add("/v1/projects/{project}/tokens", routes!(project::list_tokens, project::create_token))
         .add("/v1/projects/{project}/tokens/{tokenId}", routes!(project::revoke_token))
         .add("/v1/audit", routes!(audit::list))

@@ -7,7 +7,7 @@ use sandbox_api::{SandboxId, SnapshotId};
 use serde::Serialize;
 
 use super::{Authorized, ByOperator, Error, Recorded, Recorder, Service};
-use crate::model::{CommandSpec, Owner, Principal, ProjectName, Refusal, Resource};
+use crate::model::{CommandSpec, Limits, Owner, Principal, ProjectName, Refusal, Resource};
 
 /// The service, for one principal.
 #[derive(Debug, Clone)]
@@ -57,6 +57,15 @@ impl Access {
     /// Whether the principal can see what belongs to a sandbox of an owner.
     fn covers(&self, id: &SandboxId, owner: &Owner) -> bool {
         self.owner().covers(owner) && self.reaches(id)
+    }
+
+    /// Bounds that the operator sets, for everyone and for the principal's project.
+    pub fn limits(&self) -> Limits {
+        let mut limits = self.service.limits();
+        if let Some(timeout) = self.service.quotas.command_timeout(&self.owner().project) {
+            limits.max_command_timeout = limits.max_command_timeout.min(timeout);
+        }
+        limits
     }
 
     /// Authorizes a sandbox. One of another owner is reported as not found, like one that does not exist.

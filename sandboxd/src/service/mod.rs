@@ -10,6 +10,7 @@
 //! - `storage`: the workspaces' disks, their quota and the free space
 //! - `history`: which commands ran and how they ended
 //! - `egress`: the sandboxes' outbound connections
+//! - `quotas`: what projects may use and what they use
 //! - `lifecycle`: sandboxes, from create to delete
 //! - `commands`, `terminals`, `files`, `downloads`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is
 //!   reached
@@ -32,6 +33,7 @@ mod mcp_servers;
 mod ownership;
 mod previews;
 mod projects;
+mod quotas;
 mod setup;
 mod snapshots;
 mod start;
@@ -55,7 +57,7 @@ pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::{
-    BaseFault, Error, McpServerError, OwnershipError, SnapshotError, SpecError, StdinError,
+    BaseFault, Error, McpServerError, OwnershipError, QuotaError, SnapshotError, SpecError, StdinError,
 };
 pub use self::files::{FileStream, Files, SecretValues, UploadFailed};
 pub use self::lifecycle::{
@@ -66,6 +68,7 @@ pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
 pub use self::projects::{Connections, NewChild, NewToken, Projects, random_text};
+pub use self::quotas::{QuotaUse, Quotas, UsageReport};
 pub use self::setup::Setup;
 pub use self::snapshots::{
     ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,
@@ -103,6 +106,7 @@ pub struct Service {
     mcp_servers: Arc<McpServers>,
     snapshots: Arc<Snapshots>,
     projects: Projects,
+    quotas: Arc<Quotas>,
 }
 
 impl Service {
@@ -128,18 +132,23 @@ impl Service {
         let storage = Arc::new(Storage::new(&context, &ownership));
         let history = Arc::new(History::new(&context));
         let egress = Arc::new(Egress::new(&context, &audit));
+        // First, because quotas belong to projects.
+        let projects = Projects::new(&context).await?;
+        let quotas = Arc::new(Quotas::new(&context).await?);
         let lifecycle =
-            Arc::new(Lifecycle::new(&context, &audit, &ownership, &storage, &history, &egress).await?);
-        let snapshots = Arc::new(Snapshots::new(&context, &audit, &lifecycle, &storage).await?);
+            Lifecycle::new(&context, &audit, &ownership, &storage, &history, &egress, &quotas).await?;
+        let lifecycle = Arc::new(lifecycle);
+        let snapshots = Arc::new(Snapshots::new(&context, &audit, &lifecycle, &storage, &quotas).await?);
         let park_checkpoints = Arc::downgrade(&snapshots);
         lifecycle.set_park_checkpoints(park_checkpoints);
-        let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots));
+        let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots, &quotas));
         let files = Arc::new(Files::new(&lifecycle, &storage, &snapshots));
-        let previews = Previews::new(&context, &audit, &lifecycle, &egress);
+        let previews = Previews::new(&context, &audit, &lifecycle, &egress, &quotas);
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &audit, &lifecycle, &files),
-            projects: Projects::new(&context).await?,
+            projects,
+            quotas,
             files,
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
             snapshots,
@@ -204,6 +213,11 @@ impl Service {
         &self.projects
     }
 
+    /// What projects may use and what they use.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
     /// Revokes a token, and ends the links that it has made.
     pub async fn revoke_token(
         &self,
@@ -259,6 +273,9 @@ impl Service {
         }
         self.lifecycle.flush().await;
         self.audit.close().await;
+        if let Err(error) = self.quotas.write_usage().await {
+            warn!(error = &error as &dyn std::error::Error, "could not write what projects have used");
+        }
         self.context.store.close().await;
     }
 

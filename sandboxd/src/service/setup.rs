@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::model::audit::AuditSettings;
 use crate::model::jwt::JwtSettings;
 use crate::model::preview::PreviewSettings;
-use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, RemoteStore, Transport};
+use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, ProjectQuotas, RemoteStore, Transport};
 
 /// Configuration of the service.
 #[derive(Debug, Clone)]
@@ -45,6 +45,8 @@ pub struct Setup {
     pub network_name: String,
     /// Whether a sandbox may have a network of its own.
     pub open_network: bool,
+    /// Quotas of projects that have no others, except the operator's.
+    pub project_quotas: ProjectQuotas,
     /// The operator's rules for outbound connections.
     pub egress: EgressSettings,
     /// Which JSON Web Tokens are accepted. `None` accepts none.

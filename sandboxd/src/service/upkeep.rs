@@ -33,6 +33,7 @@ impl Service {
             self.lifecycle.park_surplus(),
             self.tick_every_second(),
             self.tick_every_minute(),
+            self.keep_usage(),
             self.storage.watch_space(),
             self.commands.sweep_feeds(),
             trim_regularly(),
@@ -62,6 +63,24 @@ impl Service {
             for sandbox in self.lifecycle.all() {
                 self.commands.end_overdue(&sandbox);
                 self.lifecycle.retire_if_due(sandbox);
+            }
+        }
+    }
+
+    /// Writes what projects have used, and deletes what is too old.
+    async fn keep_usage(&self) {
+        let mut ticks = interval(limits::USAGE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut trimmed: Option<Instant> = None;
+        loop {
+            ticks.tick().await;
+            let mut done = self.quotas.write_usage().await;
+            if trimmed.is_none_or(|at| at.elapsed() >= limits::TRIM_EVERY) {
+                trimmed = Some(Instant::now());
+                done = done.and(self.quotas.trim_usage().await);
+            }
+            if let Err(error) = done {
+                warn!(error = &error as &dyn std::error::Error, "could not write what projects have used");
             }
         }
     }

@@ -13,25 +13,26 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 14] = [
+const COMPONENTS: [(&str, &str, &[&str]); 15] = [
     ("audit", "Audit", &[]),
     ("projects", "Projects", &[]),
     ("ownership", "Ownership", &[]),
     ("storage", "Storage", &["ownership"]),
     ("history", "History", &[]),
     ("egress", "Egress", &["audit"]),
-    ("lifecycle", "Lifecycle", &["audit", "egress", "history", "ownership", "storage"]),
-    ("snapshots", "Snapshots", &["audit", "lifecycle", "storage"]),
-    ("commands", "Commands", &["history", "lifecycle", "snapshots"]),
+    ("quotas", "Quotas", &[]),
+    ("lifecycle", "Lifecycle", &["audit", "egress", "history", "ownership", "quotas", "storage"]),
+    ("snapshots", "Snapshots", &["audit", "lifecycle", "quotas", "storage"]),
+    ("commands", "Commands", &["history", "lifecycle", "quotas", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
     ("files", "Files", &["lifecycle", "snapshots", "storage"]),
     ("downloads", "Downloads", &["audit", "files", "lifecycle"]),
-    ("previews", "Previews", &["audit", "egress", "lifecycle"]),
+    ("previews", "Previews", &["audit", "egress", "lifecycle", "quotas"]),
     ("mcp_servers", "McpServers", &["lifecycle"]),
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 14] = [
+const SHARED: [&str; 15] = [
     "clock",
     "tasks",
     "Authorized",
@@ -42,6 +43,7 @@ const SHARED: [&str; 14] = [
     "McpServerError",
     "OwnershipError",
     "Recorded",
+    "QuotaError",
     "Setup",
     "SnapshotError",
     "SpecError",

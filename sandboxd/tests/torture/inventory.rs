@@ -7,7 +7,7 @@ use std::path::Path;
 use bollard::query_parameters::{
     ListContainersOptions, ListNetworksOptions, ListVolumesOptions, RemoveVolumeOptions,
 };
-use sandbox_api::sandbox::{ListSandboxes, SandboxState};
+use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
 use sandbox_client::Client;
 use sandboxd::model::Lower;
 use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
@@ -59,7 +59,27 @@ pub(crate) async fn difference(home: &Home, client: &Client) -> Result<(), Strin
     if found != wanted {
         return Err(format!("there is {found:#?}, and listed is {wanted:#?}"));
     }
+    check_charges(client, &listed).await?;
     check_files(&wanted.disks, &files)
+}
+
+/// What the project is charged for its sandboxes.
+async fn check_charges(client: &Client, listed: &[Sandbox]) -> Result<(), String> {
+    let usage = client.project_usage("default").await.map_err(|error| format!("no usage: {error}"))?;
+    let running = || listed.iter().filter(|sandbox| sandbox.state == SandboxState::Running);
+    let wanted = [
+        ("sandboxes", listed.len() as u64),
+        ("diskMb", listed.iter().map(|sandbox| sandbox.resources.disk_mb.unwrap_or_default()).sum()),
+        ("runningSandboxes", running().count() as u64),
+        ("memoryMb", running().map(|sandbox| sandbox.resources.memory_mb.unwrap_or_default()).sum()),
+    ];
+    for (quota, wanted) in wanted {
+        let found = usage.now.iter().find(|found| found.quota == quota).map(|found| found.used);
+        if found != Some(wanted) {
+            return Err(format!("the project is charged {found:?} of `{quota}`, and there is {wanted}"));
+        }
+    }
+    Ok(())
 }
 
 fn check_files(disks: &BTreeSet<String>, files: &BTreeSet<String>) -> Result<(), String> {

@@ -26,6 +26,7 @@ mod progress;
 mod project;
 mod prune;
 mod ps;
+mod quota;
 mod raw_mode;
 mod run;
 mod sandboxes;

@@ -8,10 +8,10 @@ use sandbox_api::TokenId;
 use sandbox_api::project::{CreateToken, Project, Token, TokenCreated, WhoAmI};
 use sandbox_client::{Client, Error};
 
-use super::{DaemonArgs, snapshot, table, text};
+use super::{DaemonArgs, quota, snapshot, table, text};
 use sandboxd_config::Config;
 
-/// Create or list projects, which do not see each other's sandboxes
+/// Create, list or limit projects, which do not see each other's sandboxes
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProjectArgs {
     #[command(flatten)]
@@ -33,6 +33,15 @@ enum ProjectAction {
     /// List the projects
     #[command(visible_alias = "list")]
     Ls,
+    /// Change the quotas of a project
+    Set {
+        name: String,
+        /// A quota, such as commands=20 or networkModes=none|allowlist; without a value, it does not apply any more
+        #[arg(long = "quota", value_name = "NAME=VALUE", required = true)]
+        quotas: Vec<String>,
+    },
+    /// Show what a project uses, now and per day
+    Usage { name: String },
 }
 
 /// Create, list or revoke tokens of a project
@@ -86,7 +95,7 @@ pub struct WhoAmIArgs {
     json: bool,
 }
 
-/// Creates or lists projects.
+/// Creates, lists or limits projects.
 pub(crate) async fn project(args: ProjectArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
     let explain = |error| args.daemon.explain(error, config);
@@ -101,6 +110,16 @@ pub(crate) async fn project(args: ProjectArgs, config: &Config) -> anyhow::Resul
             let found = projects(&client).await.map_err(explain)?;
             let json = serde_json::json!({ "projects": found });
             snapshot::print(args.json, &json, |out| write_projects(out, &found))
+        }
+        ProjectAction::Set { name, quotas } => {
+            let before = client.project(name).await.map_err(explain)?.quotas;
+            let quotas = quota::changed(&before, quotas)?;
+            let changed = client.set_quotas(name, &quotas).await.map_err(explain)?;
+            snapshot::print(args.json, &serde_json::json!(changed), |out| quota::write(out, &changed.quotas))
+        }
+        ProjectAction::Usage { name } => {
+            let found = client.project_usage(name).await.map_err(explain)?;
+            snapshot::print(args.json, &serde_json::json!(found), |out| quota::write_usage(out, &found))
         }
     }
 }

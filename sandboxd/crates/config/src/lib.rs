@@ -31,8 +31,8 @@ use sandboxd_model::layout::DEFAULT_IMAGE;
 use sandboxd_model::preview::PreviewSettings;
 use sandboxd_model::rates::RateSettings;
 use sandboxd_model::{
-    DiskQuota, EgressSettings, EngineAddress, ImageSource, Limits, RemoteStore, ToolTokens, Transport,
-    Upstreams,
+    DiskQuota, EgressSettings, EngineAddress, ImageSource, Limits, ProjectQuotas, RemoteStore, ToolTokens,
+    Transport, Upstreams,
 };
 
 pub use sandboxd_model::limits::MIN_TOKEN_CHARS;
@@ -94,6 +94,8 @@ pub struct Config {
     pub network_name: String,
     /// Whether a sandbox may have the network mode `open`.
     pub open_network: bool,
+    /// Quotas of projects that have no others, except the operator's.
+    pub project_quotas: ProjectQuotas,
     /// Outbound network of sandboxes.
     pub egress: EgressSettings,
     /// Host names that requests to the API may use, besides addresses.
@@ -164,6 +166,7 @@ impl Config {
         let egress = read_egress(reader);
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
+        let project_quotas = reader.setting("SANDBOXD_PROJECT_QUOTAS", "", parse::quotas);
         let adopt_original = reader.setting("SANDBOXD_ADOPT_ORIGINAL", "false", parse::boolean);
         let allowed_hosts = reader.setting("SANDBOXD_ALLOWED_HOSTS", "", parse::list);
         let log_filter = reader.first_of(&["SANDBOXD_LOG", "RUST_LOG"], "info", parse::log_filter);
@@ -202,6 +205,7 @@ impl Config {
             proxy_image,
             network_name: network_name?,
             open_network: open_network?,
+            project_quotas: project_quotas?,
             egress: egress?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
@@ -397,6 +401,15 @@ mod tests {
         ];
         for (name, value) in bad {
             assert_eq!(faulty(&[(name, value)]), [name], "{value}");
+        }
+    }
+
+    #[test]
+    fn quotas_of_projects_are_checked() {
+        let quotas = load(&[("SANDBOXD_PROJECT_QUOTAS", "commands=5,networkModes=none")]).0.unwrap();
+        assert_eq!(quotas.project_quotas.limit(sandboxd_model::Quota::Commands), Some(5));
+        for bad in ["commands", "command=5", "networkModes=no", "guaranteedRunning=1"] {
+            assert_eq!(faulty(&[("SANDBOXD_PROJECT_QUOTAS", bad)]), ["SANDBOXD_PROJECT_QUOTAS"], "{bad}");
         }
     }
 

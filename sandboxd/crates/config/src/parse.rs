@@ -10,7 +10,9 @@ use ipnet::IpNet;
 use super::bind_host::BindHost;
 use sandboxd_model::audit::CommandDetail;
 use sandboxd_model::preview::{Front, Reach};
-use sandboxd_model::{CaBundle, DiskQuota, EngineAddress, Host, NoProxy, ToolTokens, Transport, limits};
+use sandboxd_model::{
+    CaBundle, DiskQuota, EngineAddress, Host, NoProxy, ProjectQuotas, ToolTokens, Transport, limits,
+};
 
 /// Prefix of every log filter. bollard logs the bodies of its requests at debug level, and the bodies that create
 /// containers contain the agents' secrets. An operator who needs them must name bollard in the filter.
@@ -36,6 +38,16 @@ pub(super) fn bind_host(text: &str) -> Result<BindHost, String> {
 
 pub(super) fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("must be 0 to 65535, not {text:?}"))
+}
+
+/// Quotas of every project. They guarantee nothing, because the number of projects is not known.
+pub(super) fn quotas(text: &str) -> Result<ProjectQuotas, String> {
+    let quotas = ProjectQuotas::from_pairs(text)
+        .map_err(|error| format!("is invalid: {} {}", error.field, error.problem))?;
+    match quotas.guaranteed_running {
+        Some(_) => Err("cannot have `guaranteedRunning`: set it for single projects".into()),
+        None => Ok(quotas),
+    }
 }
 
 /// URL of a daemon. Its requests carry a token, so a user name or a password in it would be ignored, and shown where

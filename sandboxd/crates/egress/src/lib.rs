@@ -8,6 +8,7 @@
 mod address;
 mod blocked;
 mod broken;
+mod budget;
 mod carry;
 mod dial;
 mod error;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use blocked::{BlockedPort, PublishedAt};
 pub use broken::Broken;
+pub use budget::Budget;
 pub use carry::carry;
 pub use dial::RemoteEndpoint;
 pub use error::Error;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::Budget;
 use sandboxd_metrics::{Direction, Metrics};
 
 /// Total traffic of all connections of one sandbox.
@@ -17,21 +18,24 @@ pub struct Tally {
     max: Option<u64>,
     /// Cancelled when the maximum is exceeded.
     over: CancellationToken,
+    /// Of this sandbox and others.
+    budget: Arc<Budget>,
 }
 
 impl Tally {
-    /// Starts at zero, with this maximum.
-    pub fn new(metrics: Arc<Metrics>, max: Option<u64>) -> Self {
-        Self { metrics, bytes: AtomicU64::new(0), max, over: CancellationToken::new() }
+    /// Starts at zero, with this maximum, and with a budget that it shares with others.
+    pub fn new(metrics: Arc<Metrics>, max: Option<u64>, budget: Arc<Budget>) -> Self {
+        Self { metrics, bytes: AtomicU64::new(0), max, over: CancellationToken::new(), budget }
     }
 
-    /// Whether the maximum is exceeded.
+    /// Whether the maximum is exceeded, or the budget is spent.
     pub fn is_over(&self) -> bool {
-        self.over.is_cancelled()
+        self.over.is_cancelled() || self.budget.is_spent()
     }
 
     fn add(&self, direction: Direction, bytes: u64) {
         self.metrics.egress_moved(direction, bytes);
+        self.budget.add(bytes);
         let all = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if self.max.is_some_and(|max| all > max) {
             self.over.cancel();
@@ -72,8 +76,11 @@ impl Meter {
         }
     }
 
-    /// Returns when the sandbox has exceeded its maximum traffic.
+    /// Returns when the sandbox has exceeded its maximum traffic, or the budget is spent.
     pub(super) async fn over(&self) {
-        self.tally.over.cancelled().await;
+        tokio::select! {
+            () = self.tally.over.cancelled() => {}
+            () = self.tally.budget.spent() => {}
+        }
     }
 }

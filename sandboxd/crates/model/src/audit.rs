@@ -34,6 +34,8 @@ acts! {
     AuthFail = "auth.fail",
     /// A project is created.
     ProjectCreate = "project.create",
+    /// The quotas of a project change.
+    ProjectChange = "project.change",
     /// A token is created.
     TokenCreate = "token.create",
     /// A child token is made.
@@ -112,6 +114,7 @@ impl Act {
         matches!(
             self,
             Self::ProjectCreate
+                | Self::ProjectChange
                 | Self::TokenCreate
                 | Self::TokenDerive
                 | Self::TokenRevoke

@@ -106,6 +106,33 @@ fn table() -> Vec<Row> {
         ("CreateChildToken", "ttlMs", range(CHILD_TOKEN_TTL_MS)),
         ("CreateTicket", "path", ticket_path()),
         ("RevokeSubject", "subject", subject()),
+        ("Quotas", "sandboxes", quota()),
+        ("Quotas", "runningSandboxes", quota()),
+        ("Quotas", "memoryMb", quota()),
+        ("Quotas", "vcpus", quota()),
+        ("Quotas", "diskMb", quota()),
+        ("Quotas", "snapshotBytes", quota()),
+        ("Quotas", "commands", quota()),
+        ("Quotas", "links", quota()),
+        ("Quotas", "egressBytesPerDay", quota()),
+        ("Quotas", "guaranteedRunning", range(0..=MAX_GUARANTEED_RUNNING)),
+        ("Quotas", "commandTimeoutMs", range(QUOTA_TIMEOUT_MS)),
+        (
+            "Quotas",
+            "images",
+            json!({
+                "maxItems": MAX_QUOTA_IMAGES,
+                "items": typed("string", text(1, MAX_QUOTA_IMAGE_BYTES)),
+            }),
+        ),
+        (
+            "Quotas",
+            "networkModes",
+            json!({
+                "maxItems": NetworkMode::ALL.len(),
+                "items": { "type": "string", "enum": NetworkMode::ALL.map(NetworkMode::as_str) },
+            }),
+        ),
         ("listProjects", "limit", projects()),
         ("listTokens", "limit", projects()),
         ("listAudit", "limit", audit_lines()),
@@ -235,6 +262,10 @@ fn audit_lines() -> Value {
 
 fn ended_commands() -> Value {
     json!({ "minimum": 1, "maximum": MAX_HISTORY_PAGE, "default": DEFAULT_HISTORY_PAGE })
+}
+
+fn quota() -> Value {
+    range(0..=MAX_QUOTA)
 }
 
 fn snapshot_name() -> Value {

@@ -18,6 +18,7 @@ use sandbox_api::project::{
     ChildToken, CreateChildToken, CreateProject, CreateTicket, CreateToken, RevokeSubject, TokenCreated,
     WhoAmI,
 };
+use sandbox_api::quota::{ChangeProject, ProjectUsage};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::snapshot::{
     CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
@@ -195,6 +196,17 @@ fn all() -> Result<Vec<Example>, Error> {
         }))?,
         example::<ApproveMcpServer>(json!({ "toolsHash": "0".repeat(64) }))?,
         example::<CreateProject>(json!({ "name": "research" }))?,
+        example::<ChangeProject>(json!({
+            "quotas": { "runningSandboxes": 4, "diskMb": 20_480, "networkModes": ["allowlist", "none"] },
+        }))?,
+        example::<ProjectUsage>(json!({
+            "project": "research",
+            "now": [{ "quota": "runningSandboxes", "used": 1, "limit": 4 }],
+            "days": [{
+                "day": "2026-01-01", "runningMs": 3_600_000, "peakRunning": 2, "commands": 120,
+                "egressBytes": 52_428_800, "snapshotBytes": 10_485_760,
+            }],
+        }))?,
         example::<CreateToken>(json!({
             "name": "Ann's laptop", "subject": "ann@example.com", "scopes": ["use"], "ttlMs": 2_592_000_000_u64,
         }))?,

@@ -25,6 +25,7 @@ use self::feed::Feeds;
 pub use self::stream::CommandStream;
 use super::history::{History, status_of};
 use super::lifecycle::{InUse, InUseMark, Lifecycle, Sandbox};
+use super::quotas::{Charge, Quotas};
 use super::snapshots::Snapshots;
 use super::tasks::Tasks;
 use super::{Context, Error};
@@ -44,6 +45,7 @@ pub struct Commands {
     lifecycle: Arc<Lifecycle>,
     history: Arc<History>,
     snapshots: Arc<Snapshots>,
+    quotas: Arc<Quotas>,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
     tasks: Tasks,
@@ -56,11 +58,13 @@ impl Commands {
         lifecycle: &Arc<Lifecycle>,
         history: &Arc<History>,
         snapshots: &Arc<Snapshots>,
+        quotas: &Arc<Quotas>,
     ) -> Self {
         Self {
             lifecycle: Arc::clone(lifecycle),
             history: Arc::clone(history),
             snapshots: Arc::clone(snapshots),
+            quotas: Arc::clone(quotas),
             store: Arc::clone(&context.store),
             metrics: Arc::clone(&context.metrics),
             tasks: context.tasks.clone(),
@@ -75,6 +79,7 @@ impl Commands {
         if let Some(Known::Gone(status)) = known {
             return Ok(status.started);
         }
+        let charge = self.charge_unless_known(&in_use, known.as_ref())?;
         let spec = with_env(spec, in_use.sandbox());
         let started = match in_use.agent().start(&spec).await {
             // A retry is safe, because the agent starts no command with the same id twice.
@@ -82,16 +87,27 @@ impl Commands {
             other => other,
         };
         let started = in_use.count_if_accepted(started)?;
-        if known.is_none() {
+        if let Some(charge) = charge {
             self.note_start(in_use.sandbox(), &spec, started);
-            let mark = InUseMark::command(in_use.sandbox().activity(), spec.passive);
+            let mark = InUseMark::command(in_use.sandbox().activity(), spec.passive).holding(charge);
             self.watch(in_use.sandbox(), in_use.agent(), &spec.id, mark);
         }
         Ok(started)
     }
 
+    /// Charges the sandbox's project for a command that is about to be started. `None` for one that was started before.
+    fn charge_unless_known(&self, in_use: &InUse, known: Option<&Known>) -> Result<Option<Charge>, Error> {
+        let charge = known.is_none().then(|| self.quotas.command(&in_use.sandbox().owner().project));
+        let charge = charge.transpose();
+        if charge.is_err() {
+            in_use.do_not_count();
+        }
+        charge
+    }
+
     /// Records that a command has started.
     fn note_start(self: &Arc<Self>, sandbox: &Arc<Sandbox>, spec: &CommandSpec, started: Started) {
+        self.quotas.count_command(&sandbox.owner().project);
         self.history.note_start(sandbox.ledger(), spec, started);
         self.snapshots.note_start(sandbox, spec);
     }

@@ -22,6 +22,7 @@ impl Commands {
             let stream = CommandStream::new(self, in_use, spec.id, reader, permit);
             return Ok(stream.for_history(replay_from_history(&status)));
         }
+        let charge = self.charge_unless_known(&in_use, known.as_ref())?;
         let spec = with_env(spec, in_use.sandbox());
         let denied_before = in_use.sandbox().denied_attempts();
         let events = match in_use.agent().run(&spec, reader).await {
@@ -30,7 +31,7 @@ impl Commands {
         };
         let events = in_use.count_if_accepted(events)?;
         // Created while the sandbox's order lock is held. Otherwise the sandbox could be parked in between.
-        let end_claim = known.is_none().then(|| EndClaim::new(in_use.sandbox(), spec.passive));
+        let end_claim = charge.map(|charge| EndClaim::new(in_use.sandbox(), spec.passive, charge));
         let stream = CommandStream::new(self, in_use, spec.id.clone(), reader, permit);
         Ok(match end_claim {
             Some(end_claim) => stream.for_started_command(events, spec, end_claim, denied_before),

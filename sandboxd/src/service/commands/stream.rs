@@ -17,6 +17,7 @@ use super::feed::{Feed, Next};
 use crate::agent::{AgentHandle, EventStream, ReaderId};
 use crate::model::{CommandSpec, Ended, Event, limits};
 use crate::service::lifecycle::{InUse, InUseMark, Sandbox};
+use crate::service::quotas::Charge;
 
 /// What happens to the command when its reader leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,8 @@ enum OnDrop {
 pub(super) struct EndClaim(Mutex<Option<InUseMark>>);
 
 impl EndClaim {
-    pub(super) fn new(sandbox: &Sandbox, is_passive: bool) -> Self {
-        Self(Mutex::new(Some(InUseMark::command(sandbox.activity(), is_passive))))
+    pub(super) fn new(sandbox: &Sandbox, is_passive: bool, charge: Charge) -> Self {
+        Self(Mutex::new(Some(InUseMark::command(sandbox.activity(), is_passive).holding(charge))))
     }
 
     fn take(&self) -> Option<InUseMark> {

@@ -72,7 +72,8 @@ impl Commands {
                     let rest = Duration::from_millis(command.timeout_ms.saturating_sub(ran));
                     sandbox.ledger().restore_deadline(command.id.clone(), rest);
                     self.snapshots.note_running(sandbox, &command.id, command.passive);
-                    let mark = InUseMark::command(sandbox.activity(), command.passive);
+                    let charge = self.quotas.existing_command(&sandbox.owner().project);
+                    let mark = InUseMark::command(sandbox.activity(), command.passive).holding(charge);
                     self.watch(sandbox, &agent, &command.id, mark);
                     if command.passive {
                         self.end_abandoned(sandbox, &agent, command.id);

@@ -17,25 +17,26 @@ use tracing::debug;
 use super::refusal::reply_for;
 use super::{Egress, Outbound, Registration};
 use crate::agent::{AgentHandle, Outgoing};
-use crate::egress::{self, Broken, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
+use crate::egress::{self, Broken, Budget, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
 use crate::metrics::{Decision, Metrics};
 use crate::model::{Host, limits};
 use crate::service::audit::Audit;
 
 impl Egress {
-    /// Serves the outbound connections of a sandbox until the guard is dropped.
+    /// Serves the outbound connections of a sandbox until the guard is dropped. `budget` is that of its project.
     pub(in crate::service) fn begin(
         &self,
         sandbox: &SandboxId,
         outbound: &Arc<Outbound>,
         agent: &AgentHandle,
+        budget: Arc<Budget>,
     ) -> DropGuard {
         let server = OutboundServer {
             sandbox: sandbox.clone(),
             audit: Arc::clone(&self.audit),
             gate: Arc::clone(&self.gate),
             outbound: Arc::clone(outbound),
-            tally: Arc::new(Tally::new(Arc::clone(&self.metrics), self.gate.max_bytes())),
+            tally: Arc::new(Tally::new(Arc::clone(&self.metrics), self.gate.max_bytes(), budget)),
             metrics: Arc::clone(&self.metrics),
         };
         let (stop, agent) = (self.tasks.closing().child_token(), agent.clone());

@@ -4,6 +4,7 @@ mod bases;
 mod causes;
 mod mcp_servers;
 mod ownership;
+mod quotas;
 mod snapshots;
 mod spec;
 mod stdin;
@@ -19,6 +20,7 @@ use thiserror::Error;
 pub use self::bases::BaseFault;
 pub use self::mcp_servers::McpServerError;
 pub use self::ownership::OwnershipError;
+pub use self::quotas::QuotaError;
 pub use self::snapshots::SnapshotError;
 pub use self::spec::SpecError;
 pub use self::stdin::StdinError;
@@ -52,6 +54,9 @@ pub enum Error {
     /// Why a sandbox cannot have what its request specifies.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// Why a project's quotas do not permit the request.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
 
     /// The request needs the operator's token.
     OperatorOnly,
@@ -165,6 +170,7 @@ impl Error {
             Self::Stdin(error) => error.to_public(),
             Self::McpServer(error) => error.to_public(),
             Self::Spec(error) => error.to_public(),
+            Self::Quota(error) => error.to_public(),
 
             Self::OperatorOnly => PublicError::new(
                 ErrorCode::Forbidden,

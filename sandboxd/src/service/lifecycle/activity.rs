@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use crate::service::clock::now_ms;
+use crate::service::quotas::Charge;
 
 /// Counts the requests and commands that use one sandbox.
 #[derive(Debug)]
@@ -81,6 +82,8 @@ pub(in crate::service) struct InUseMark {
     kind: Kind,
     /// Whether dropping it records a use of the sandbox.
     counts: AtomicBool,
+    /// What the project is charged for the command.
+    charge: Option<Charge>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +108,17 @@ impl InUseMark {
         for counter in activity.counters(kind) {
             counter.fetch_add(1, Ordering::SeqCst);
         }
-        Self { activity: Arc::clone(activity), kind, counts: AtomicBool::new(kind != Kind::PassiveCommand) }
+        let counts = AtomicBool::new(kind != Kind::PassiveCommand);
+        Self { activity: Arc::clone(activity), kind, counts, charge: None }
+    }
+
+    /// Holds what the project is charged for the command.
+    #[must_use]
+    pub(in crate::service) fn holding(self, charge: Charge) -> Self {
+        // Not by an update of the struct, which has a destructor.
+        let mut mark = self;
+        mark.charge = Some(charge);
+        mark
     }
 
     /// Does not count this request as use. The idle time continues from the use before it.
@@ -127,6 +140,8 @@ impl Activity {
 
 impl Drop for InUseMark {
     fn drop(&mut self) {
+        // First, because a client that sees the end of the command may start another one.
+        drop(self.charge.take());
         if self.counts.load(Ordering::Relaxed) {
             self.activity.touch();
         }

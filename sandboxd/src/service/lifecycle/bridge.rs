@@ -32,6 +32,9 @@ impl Lifecycle {
     ) -> Result<(), Error> {
         self.check_network(wanted)?;
         let SandboxRecord { stage, spec, .. } = sandbox.record();
+        if wanted.mode != spec.network.mode {
+            self.quotas.check_network_mode(&spec.owner.project, wanted.mode)?;
+        }
         if wanted.is_open() != spec.network.is_open() && stage != Stage::Parked {
             return Err(SpecError::NetworkHeld.into());
         }

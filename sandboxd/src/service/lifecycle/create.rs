@@ -16,6 +16,7 @@ use super::{Beginning, Changes, Error, Lifecycle, Seed};
 use crate::model::{Refusal, SandboxSpec, Stage, limits};
 use crate::seam;
 use crate::service::Authorized;
+use crate::service::quotas::Denied;
 
 /// The sandbox that a session has now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +62,15 @@ impl Lifecycle {
         self.ownership.ensure_owned().await?;
         self.check_network(&spec.network)?;
         for _ in 0..limits::RACE_TRIES {
-            match self.registry.claim(spec.clone(), prepared.transport)? {
+            let charge = |spec: &SandboxSpec| {
+                self.quotas.check_spec(spec).map_err(Denied::Quota)?;
+                self.quotas.sandbox(&spec.owner.project, spec.resources)
+            };
+            match self.registry.claim(spec.clone(), prepared.transport, charge)? {
                 Claim::New(sandbox, guard) => {
                     return self.create(sandbox, guard, prepared, beginning).await;
                 }
-                Claim::NoUserId => self.delete_oldest_parked().await?,
+                Claim::NoUserId => self.delete_oldest_parked(&spec.owner.project).await?,
                 Claim::Existing(sandbox) => {
                     if let Some(found) = self.reconnect(&sandbox, changes).await? {
                         return Ok(found);
@@ -141,7 +146,7 @@ impl Lifecycle {
             Some(source) => self.storage.base(source, async || self.bases_in_use().await).await,
             None => None,
         };
-        let permit = self.acquire_run_permit().await?;
+        let permit = self.acquire_run_permit(sandbox).await?;
         self.ensure_requested_image(sandbox).await?;
         let is_over_base = self.claim_disk(sandbox, base.as_ref()).await?;
         seam::at("create.disk");
@@ -155,8 +160,8 @@ impl Lifecycle {
         }
         self.store.put(&sandbox.update(|record| record.stage = Stage::Running)).await?;
         seam::at("create.outcome");
-        let egress = self.egress.begin(sandbox.id(), sandbox.outbound(), &agent);
-        Ok(Running { agent, permit: Some(permit), egress })
+        let egress = self.begin_egress(sandbox, &agent);
+        Ok(Running { agent, permit, egress })
     }
 
     /// Serves requests to tentative sandboxes. Until then, they are removed at the next start. After an error that may be

@@ -11,6 +11,7 @@ mod container;
 mod create;
 mod delete;
 mod drift;
+mod evictions;
 mod exclusive;
 mod order;
 mod originals;
@@ -38,11 +39,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use sandbox_api::SandboxId;
 use sandbox_api::sandbox::SandboxState;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 
 pub(in crate::service) use self::activity::{Activity, InUseMark};
 pub(in crate::service) use self::checkpoints::{Act, DueCheckpoint};
 pub use self::create::Reconnected;
+use self::evictions::Evictions;
 pub use self::orphans::OrphanView;
 pub(in crate::service) use self::park_checkpoints::StoredFiles;
 pub(in crate::service) use self::reach::InUse;
@@ -57,6 +59,7 @@ use super::clock::Age;
 use super::egress::Egress;
 use super::history::History;
 use super::ownership::Ownership;
+use super::quotas::Quotas;
 use super::storage::{BaseSource, Storage};
 use super::tasks::Tasks;
 use super::{Context, Error, Setup};
@@ -130,10 +133,8 @@ pub struct Lifecycle {
     egress: Arc<Egress>,
     registry: Registry,
     age: Age,
-    /// One permit for each sandbox that may run.
-    permits: Arc<Semaphore>,
-    /// Held while a sandbox is parked to free its permit for another.
-    evicting: Mutex<()>,
+    quotas: Arc<Quotas>,
+    evictions: Evictions,
     /// Held while the bridge of open sandboxes is created or removed.
     bridging: Mutex<()>,
     /// Held while the engine's objects are compared with the registry.
@@ -160,6 +161,7 @@ impl Lifecycle {
         storage: &Arc<Storage>,
         history: &Arc<History>,
         egress: &Arc<Egress>,
+        quotas: &Arc<Quotas>,
     ) -> Result<Self, Error> {
         Ok(Self {
             engine: context.engine.clone(),
@@ -167,7 +169,6 @@ impl Lifecycle {
             store: Arc::clone(&context.store),
             registry: Registry::new(context.instance.seed()),
             instance: Arc::clone(&context.instance),
-            permits: Arc::new(Semaphore::new(context.setup.limits.max_concurrent)),
             setup: Arc::clone(&context.setup),
             metrics: Arc::clone(&context.metrics),
             tasks: context.tasks.clone(),
@@ -176,7 +177,8 @@ impl Lifecycle {
             storage: Arc::clone(storage),
             history: Arc::clone(history),
             egress: Arc::clone(egress),
-            evicting: Mutex::default(),
+            quotas: Arc::clone(quotas),
+            evictions: Evictions::default(),
             bridging: Mutex::default(),
             reconciling: Mutex::default(),
             weaknesses: OnceLock::new(),

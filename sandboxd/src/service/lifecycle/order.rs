@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio_util::sync::DropGuard;
 
 use super::Error;
 use crate::agent::AgentHandle;
+use crate::service::quotas::Charge;
 
 /// The state of a sandbox. It is guarded by the sandbox's [`OrderLock`].
 #[derive(Debug)]
@@ -41,17 +42,17 @@ impl State {
     }
 }
 
-/// A permit for one sandbox to run.
-pub(super) type RunPermit = OwnedSemaphorePermit;
+/// A permit for one sandbox to run. Its project is charged until the permit is dropped.
+pub(super) type RunPermit = Charge;
 
 /// A sandbox with a container.
 #[derive(Debug)]
 pub(super) struct Running {
     /// The connection to its agent.
     pub(super) agent: AgentHandle,
-    /// Its permit to run. `None` if more sandboxes than allowed were running when the daemon started.
+    /// Its permit to run.
     #[expect(dead_code, reason = "it is held, not read")]
-    pub(super) permit: Option<RunPermit>,
+    pub(super) permit: RunPermit,
     /// Ends its outbound connections when it is dropped.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(super) egress: DropGuard,

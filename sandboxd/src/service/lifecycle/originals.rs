@@ -60,7 +60,9 @@ impl Lifecycle {
         spec: SandboxSpec,
         prepared: &Prepared,
     ) -> Result<Option<Arc<Sandbox>>, Error> {
-        let Claim::New(sandbox, mut state) = self.registry.claim(spec, prepared.transport)? else {
+        let charge =
+            |spec: &SandboxSpec| Ok(self.quotas.existing_sandbox(&spec.owner.project, spec.resources));
+        let Claim::New(sandbox, mut state) = self.registry.claim(spec, prepared.transport, charge)? else {
             warn!(
                 original = original.sandbox_id,
                 "container of the original daemon left as it is: its session already has a sandbox"

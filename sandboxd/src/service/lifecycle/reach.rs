@@ -38,9 +38,14 @@ impl InUse {
         result: Result<T, agent::Error>,
     ) -> Result<T, Error> {
         if let Err(agent::Error::Refused(Refusal::LimitReached { .. })) = &result {
-            self.mark.do_not_count();
+            self.do_not_count();
         }
         Ok(result?)
+    }
+
+    /// Does not count this request as use.
+    pub(in crate::service) fn do_not_count(&self) {
+        self.mark.do_not_count();
     }
 
     /// Releases the lock for a long operation. The mark still keeps the sandbox from being idle.

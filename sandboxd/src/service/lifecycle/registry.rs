@@ -13,6 +13,7 @@ use super::Error;
 use super::order::Exclusive;
 use super::sandbox::{Sandbox, new_record};
 use crate::model::{Owner, SandboxSpec, SessionKey, Transport, UidSlot};
+use crate::service::quotas::{Charge, Denied};
 
 /// The result of a claim for a session.
 pub(super) enum Claim {
@@ -20,7 +21,7 @@ pub(super) enum Claim {
     Existing(Arc<Sandbox>),
     /// A new sandbox, which the caller must create.
     New(Arc<Sandbox>, Exclusive),
-    /// Every user id belongs to a sandbox. One of these must be deleted first.
+    /// Every user id belongs to a sandbox, or is kept for another project. One sandbox of this project must be deleted first.
     NoUserId,
 }
 
@@ -32,6 +33,8 @@ struct Sandboxes {
     by_id: BTreeMap<SandboxId, Arc<Sandbox>>,
     by_session: HashMap<Session, SandboxId>,
     slots: HashSet<UidSlot>,
+    /// What the projects are charged for the sandboxes.
+    charges: HashMap<SandboxId, Charge>,
     /// Slots of other daemons' sandboxes on this engine, as of the last listing.
     other_slots: HashSet<UidSlot>,
 }
@@ -52,8 +55,13 @@ impl Registry {
         Self { first_slot, sandboxes: Mutex::default() }
     }
 
-    /// Returns the session's sandbox, or enters a new one.
-    pub(super) fn claim(&self, spec: SandboxSpec, transport: Transport) -> Result<Claim, Error> {
+    /// Returns the session's sandbox, or enters a new one after `charge`.
+    pub(super) fn claim(
+        &self,
+        spec: SandboxSpec,
+        transport: Transport,
+        charge: impl FnOnce(&SandboxSpec) -> Result<Charge, Denied>,
+    ) -> Result<Claim, Error> {
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
         let mut sandboxes = self.lock();
         if let Some(sandbox) = sandboxes.of_session(&session_of(&spec)) {
@@ -62,18 +70,23 @@ impl Registry {
         let Some(slot) = sandboxes.free_slot(self.first_slot) else {
             return Ok(Claim::NoUserId);
         };
+        let charge = match charge(&spec) {
+            Ok(charge) => charge,
+            Err(Denied::Full) => return Ok(Claim::NoUserId),
+            Err(Denied::Quota(error)) => return Err(error.into()),
+        };
         let (sandbox, guard) = Sandbox::new(new_record(id, slot, transport, spec));
-        sandboxes.insert(Arc::clone(&sandbox));
+        sandboxes.insert(Arc::clone(&sandbox), charge);
         Ok(Claim::New(sandbox, guard))
     }
 
     /// Enters a sandbox from the previous run. Returns false if its session or user id belongs to another sandbox.
-    pub(super) fn insert_restored(&self, sandbox: Arc<Sandbox>) -> bool {
+    pub(super) fn insert_restored(&self, sandbox: Arc<Sandbox>, charge: Charge) -> bool {
         let mut sandboxes = self.lock();
         let taken =
             sandboxes.by_session.contains_key(sandbox.session()) || sandboxes.slots.contains(&sandbox.slot());
         if !taken {
-            sandboxes.insert(sandbox);
+            sandboxes.insert(sandbox, charge);
         }
         !taken
     }
@@ -105,6 +118,7 @@ impl Registry {
             return;
         }
         sandboxes.slots.remove(&sandbox.slot());
+        sandboxes.charges.remove(sandbox.id());
         if sandboxes.by_session.get(sandbox.session()) == Some(sandbox.id()) {
             sandboxes.by_session.remove(sandbox.session());
         }
@@ -127,7 +141,8 @@ impl Sandboxes {
         unshared.or_else(|| free().next())
     }
 
-    fn insert(&mut self, sandbox: Arc<Sandbox>) {
+    fn insert(&mut self, sandbox: Arc<Sandbox>, charge: Charge) {
+        self.charges.insert(sandbox.id().clone(), charge);
         self.by_session.insert(sandbox.session().clone(), sandbox.id().clone());
         self.slots.insert(sandbox.slot());
         self.by_id.insert(sandbox.id().clone(), sandbox);
@@ -143,12 +158,16 @@ mod tests {
     use super::super::order::State;
     use super::*;
 
+    fn charge(spec: &SandboxSpec) -> Result<Charge, Denied> {
+        Ok(Charge::of_nobody(&spec.owner.project))
+    }
+
     fn spec(key: &str) -> SandboxSpec {
         SandboxSpec::new(key.parse().unwrap())
     }
 
     fn new(registry: &Registry, key: &str) -> Arc<Sandbox> {
-        match registry.claim(spec(key), Transport::Socket) {
+        match registry.claim(spec(key), Transport::Socket, charge) {
             Ok(Claim::New(sandbox, _)) => sandbox,
             _ => panic!("expected a new sandbox for {key}"),
         }
@@ -158,7 +177,7 @@ mod tests {
     fn a_session_has_one_sandbox() {
         let registry = Registry::new(1995);
         let first = new(&registry, "chat:1");
-        match registry.claim(spec("chat:1"), Transport::Socket) {
+        match registry.claim(spec("chat:1"), Transport::Socket, charge) {
             Ok(Claim::Existing(second)) => assert_eq!(second.id(), first.id()),
             _ => panic!("expected the same sandbox"),
         }
@@ -180,7 +199,7 @@ mod tests {
         let mut ids = HashSet::new();
         for owner in &owners {
             let spec = SandboxSpec { owner: owner.clone(), ..spec("chat:1") };
-            let Ok(Claim::New(sandbox, _)) = registry.claim(spec, Transport::Socket) else {
+            let Ok(Claim::New(sandbox, _)) = registry.claim(spec, Transport::Socket, charge) else {
                 panic!("expected a new sandbox for {owner:?}");
             };
             assert!(ids.insert(sandbox.id().clone()));
@@ -222,7 +241,7 @@ mod tests {
         for n in 0..UidSlot::all().count() {
             new(&registry, &format!("chat:{n}"));
         }
-        assert!(matches!(registry.claim(spec("one more"), Transport::Socket), Ok(Claim::NoUserId)));
+        assert!(matches!(registry.claim(spec("one more"), Transport::Socket, charge), Ok(Claim::NoUserId)));
     }
 
     #[test]
@@ -233,10 +252,14 @@ mod tests {
             let record = new_record(id.parse().unwrap(), slot, Transport::Socket, spec(key));
             Sandbox::restored(record, State::Parked, None)
         };
+        let insert = |sandbox: Arc<Sandbox>| {
+            let charge = Charge::of_nobody(&sandbox.owner().project);
+            registry.insert_restored(sandbox, charge)
+        };
         let free = UidSlot::all().nth(7).unwrap();
-        assert!(!registry.insert_restored(restored("sbx_0123456789abcdef", existing.slot, "chat:2")));
-        assert!(!registry.insert_restored(restored("sbx_0123456789abcdef", free, "chat:1")));
-        assert!(registry.insert_restored(restored("sbx_0123456789abcdef", free, "chat:2")));
+        assert!(!insert(restored("sbx_0123456789abcdef", existing.slot, "chat:2")));
+        assert!(!insert(restored("sbx_0123456789abcdef", free, "chat:1")));
+        assert!(insert(restored("sbx_0123456789abcdef", free, "chat:2")));
         assert_eq!(registry.all().len(), 2);
     }
 }

@@ -117,12 +117,19 @@ impl Lifecycle {
         }
     }
 
+    /// Enters a sandbox into the registry and charges its project. Returns false if its session or user id is taken.
+    fn insert_restored(&self, sandbox: &Arc<Sandbox>) -> bool {
+        let resources = sandbox.with_spec(|spec| spec.resources);
+        let charge = self.quotas.existing_sandbox(&sandbox.owner().project, resources);
+        self.registry.insert_restored(Arc::clone(sandbox), charge)
+    }
+
     async fn finish_delete(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
         info!(sandbox = %record.id, stage = record.stage.as_str(), "removing a sandbox whose create or delete was cut off");
         let sandbox = Sandbox::restored(record, State::Deleting, None);
         sandbox.update(|record| record.stage = Stage::Deleting);
         // It stays in the registry until every part was removed, so that an error is retried.
-        if self.registry.insert_restored(Arc::clone(&sandbox)) {
+        if self.insert_restored(&sandbox) {
             self.check_sandbox_briefly(sandbox).await;
         }
         Ok(())
@@ -149,10 +156,10 @@ impl Lifecycle {
         });
         // The previous daemon may have been killed before it recorded all commands.
         sandbox.ledger().set_unrecorded(true);
-        let egress = self.egress.begin(sandbox.id(), sandbox.outbound(), &agent);
-        *sandbox.order.exclusive().await =
-            State::Running(Running { agent, permit: self.try_run_permit(), egress });
-        if self.registry.insert_restored(Arc::clone(&sandbox)) {
+        let egress = self.begin_egress(&sandbox, &agent);
+        let permit = self.existing_run_permit(&sandbox);
+        *sandbox.order.exclusive().await = State::Running(Running { agent, permit, egress });
+        if self.insert_restored(&sandbox) {
             info!(sandbox = %id, "sandbox restored");
         } else {
             warn!(sandbox = %id, "sandbox not restored: its session or user id belongs to another sandbox");
@@ -218,7 +225,7 @@ impl Lifecycle {
             record.parked_at_age_ms.get_or_insert(age);
             record.checkpoint_pending |= !was_parked || !is_continuous;
         });
-        if !self.registry.insert_restored(Arc::clone(&sandbox)) {
+        if !self.insert_restored(&sandbox) {
             warn!(sandbox = %id, "sandbox not restored: its session or user id belongs to another sandbox");
             return Ok(());
         }
@@ -238,7 +245,7 @@ impl Lifecycle {
 
     async fn restore_lost(self: &Arc<Self>, record: SandboxRecord) -> Result<(), Error> {
         let sandbox = Sandbox::restored(record, State::Lost, None);
-        if self.registry.insert_restored(Arc::clone(&sandbox)) {
+        if self.insert_restored(&sandbox) {
             self.check_sandbox(&sandbox).await;
         }
         Ok(())

@@ -1,13 +1,14 @@
 //! How long sandboxes are kept. Idle sandboxes are parked. Parked sandboxes are deleted after their retention time, or
 //! earlier if the disk budget is exceeded or no user id is free.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tracing::{info, warn};
 
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::model::Stage;
+use crate::model::{ProjectName, Stage};
 
 impl Lifecycle {
     /// Writes the state that only memory holds: the daemon's age and when sandboxes were last used. Then maintains the
@@ -67,32 +68,50 @@ impl Lifecycle {
         }
     }
 
-    /// Deletes parked workspaces, in the order in which they were parked, until all disks fit the disk budget.
+    /// Deletes parked workspaces until all disks fit the disk budget: always of the project whose disks take the most, the
+    /// one that was parked first. So a project that takes little keeps its workspaces, whatever others do.
     pub(in crate::service) async fn enforce_disk_budget(self: &Arc<Self>) -> Result<(), Error> {
         let Some(budget) = self.setup.limits.disk_budget_bytes else {
             return Ok(());
         };
         let disks = self.storage.allocated_bytes().await?;
         let mut allocated: u64 = disks.values().sum();
-        for sandbox in self.parked_longest_first() {
-            if allocated <= budget {
+        let mut parked = self.parked_longest_first();
+        let mut taken = self.taken_by_projects(&disks);
+        while allocated > budget {
+            let bytes_of_project = |sandbox: &Arc<Sandbox>| taken.get(&sandbox.owner().project).copied();
+            // Of equal ones, the first.
+            let Some(at) = (0..parked.len()).rev().max_by_key(|at| bytes_of_project(&parked[*at])) else {
                 return Ok(());
-            }
-            let disk =
-                sandbox.with_facts(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()));
+            };
+            let sandbox = parked.remove(at);
             // Without a disk, its delete would free nothing.
-            let Some(bytes) = disk.and_then(|disk| disks.get(&disk).copied()) else { continue };
+            let Some(bytes) = bytes_of(&sandbox, &disks) else { continue };
             info!(sandbox = %sandbox.id(), allocated, budget, "disk budget exceeded; deleting a parked workspace");
             if self.delete_parked(&sandbox, "disk budget", |_| true).await? {
                 allocated = allocated.saturating_sub(bytes);
+                if let Some(of_project) = taken.get_mut(&sandbox.owner().project) {
+                    *of_project = of_project.saturating_sub(bytes);
+                }
             }
         }
         Ok(())
     }
 
-    /// Deletes the workspace that was parked first, so that its user id is free for a new sandbox.
-    pub(super) async fn delete_oldest_parked(self: &Arc<Self>) -> Result<(), Error> {
-        match self.parked_longest_first().first() {
+    /// Bytes that the disks of each project take.
+    fn taken_by_projects(&self, disks: &HashMap<String, u64>) -> HashMap<ProjectName, u64> {
+        let mut taken = HashMap::new();
+        for sandbox in self.registry.all() {
+            let bytes = bytes_of(&sandbox, disks).unwrap_or_default();
+            *taken.entry(sandbox.owner().project.clone()).or_default() += bytes;
+        }
+        taken
+    }
+
+    /// Deletes the workspace of a project that was parked first, so that its user id is free for a new sandbox.
+    pub(super) async fn delete_oldest_parked(self: &Arc<Self>, project: &ProjectName) -> Result<(), Error> {
+        let parked = self.parked_longest_first();
+        match parked.iter().find(|sandbox| sandbox.owner().project == *project) {
             Some(sandbox) => {
                 info!(sandbox = %sandbox.id(), "no user id is free; deleting the workspace that was parked first");
                 self.delete_parked(sandbox, "user id", |_| true).await.map(drop)
@@ -112,6 +131,12 @@ impl Lifecycle {
         parked.sort_by_key(|(at, _)| *at);
         parked.into_iter().map(|(_, sandbox)| sandbox).collect()
     }
+}
+
+/// Bytes that the disk of a sandbox takes. `None` without a disk.
+fn bytes_of(sandbox: &Sandbox, disks: &HashMap<String, u64>) -> Option<u64> {
+    let disk = sandbox.with_facts(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()));
+    disks.get(&disk?).copied()
 }
 
 /// `None` if the sandbox is not parked. Otherwise the daemon's age when it was parked, if that is known.

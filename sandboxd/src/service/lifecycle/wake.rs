@@ -93,7 +93,7 @@ impl Lifecycle {
             self.mark_lost(sandbox, state).await?;
             return Err(Error::Lost);
         }
-        let permit = self.acquire_run_permit().await?;
+        let permit = self.acquire_run_permit(sandbox).await?;
         self.store.set_stage(sandbox.id(), Stage::Waking).await?;
         sandbox.update(|record| {
             record.stage = Stage::Waking;
@@ -108,8 +108,8 @@ impl Lifecycle {
                     record.parked_at_age_ms = None;
                     record.checkpoint_pending = false;
                 });
-                let egress = self.egress.begin(sandbox.id(), sandbox.outbound(), &agent);
-                *state = State::Running(Running { agent, permit: Some(permit), egress });
+                let egress = self.begin_egress(sandbox, &agent);
+                *state = State::Running(Running { agent, permit, egress });
                 self.save(sandbox).await;
                 seam::at("wake.outcome");
                 info!(sandbox = %sandbox.id(), "sandbox woken");

@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::model::preview::{LinkEnd, LinkRecord, PreviewToken};
 use crate::service::clock::now_ms;
+use crate::service::quotas::Charge;
 
 /// A link to a port of a sandbox.
 #[derive(Debug)]
@@ -29,10 +30,12 @@ pub struct Link {
     /// Cancelled when the link's own port is closed.
     port_closed: CancellationToken,
     pub(super) has_listener: AtomicBool,
+    /// What the project is charged while the link is valid.
+    charge: Mutex<Option<Charge>>,
 }
 
 impl Link {
-    pub(super) fn new(record: LinkRecord, token: PreviewToken) -> Arc<Self> {
+    pub(super) fn new(record: LinkRecord, token: PreviewToken, charge: Option<Charge>) -> Arc<Self> {
         let end = record.ended.map_or_else(OnceLock::new, OnceLock::from);
         let link = Self {
             record,
@@ -42,6 +45,7 @@ impl Link {
             close_requested: CancellationToken::new(),
             port_closed: CancellationToken::new(),
             has_listener: AtomicBool::new(false),
+            charge: Mutex::new(charge),
         };
         if link.record.ended.is_some() {
             link.ended.cancel();
@@ -99,6 +103,7 @@ impl Link {
     /// Ends the link. The first reason counts.
     pub(super) fn finish(&self, end: LinkEnd, at_ms: i64) {
         let _ = self.end.set((end, at_ms));
+        drop(self.charge.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.ended.cancel();
     }
 }

@@ -76,6 +76,7 @@ impl Previews {
             }
             .into());
         }
+        let charge = self.quotas.link(&self.lifecycle.find(id)?.owner().project)?;
         let style = request.style.unwrap_or_else(|| self.setup.preview.default_style());
         let listener = match style {
             LinkStyle::Host => None,
@@ -95,7 +96,7 @@ impl Previews {
         };
         self.store.add_link(&record).await?;
         let token = self.instance.preview_token(&record.id);
-        let link = Link::new(record, token);
+        let link = Link::new(record, token, Some(charge));
         self.links.insert(&link);
         // The sandbox may have been deleted while the link was created.
         if self.lifecycle.find(id).is_err() {
@@ -167,7 +168,9 @@ impl Previews {
     pub(in crate::service) async fn restore_links(&self) -> Result<(), Error> {
         for record in self.store.links().await? {
             let token = self.instance.preview_token(&record.id);
-            self.links.insert(&Link::new(record, token));
+            let sandbox = self.lifecycle.registered(&record.sandbox).filter(|_| record.ended.is_none());
+            let charge = sandbox.map(|sandbox| self.quotas.existing_link(&sandbox.owner().project));
+            self.links.insert(&Link::new(record, token, charge));
         }
         let mut all = self.links.all();
         all.sort_by_key(|link| link.ended_at_ms().unwrap_or(link.record().created_at_ms));

@@ -31,6 +31,7 @@ pub use self::tunnel::Tunnel;
 use super::audit::Audit;
 use super::egress::Egress;
 use super::lifecycle::{Activity, Attachments, InUseMark, Lifecycle};
+use super::quotas::Quotas;
 use super::tasks::Tasks;
 use super::{Context, Error, Setup};
 use crate::engine::Engine;
@@ -75,6 +76,7 @@ pub struct Previews {
     audit: Arc<Audit>,
     lifecycle: Arc<Lifecycle>,
     egress: Arc<Egress>,
+    quotas: Arc<Quotas>,
     engine: Engine,
     store: Arc<Store>,
     instance: Arc<Instance>,
@@ -102,11 +104,13 @@ impl Previews {
         audit: &Arc<Audit>,
         lifecycle: &Arc<Lifecycle>,
         egress: &Arc<Egress>,
+        quotas: &Arc<Quotas>,
     ) -> Arc<Self> {
         let previews = Arc::new(Self {
             audit: Arc::clone(audit),
             lifecycle: Arc::clone(lifecycle),
             egress: Arc::clone(egress),
+            quotas: Arc::clone(quotas),
             engine: context.engine.clone(),
             store: Arc::clone(&context.store),
             instance: Arc::clone(&context.instance),

@@ -22,10 +22,10 @@ pub use self::children::NewChild;
 use self::issued::Issued;
 use self::revoked::Revoked;
 pub use self::tokens::{NewToken, random_text};
-use super::{ByOperator, Context, Error};
+use super::{Authorized, ByOperator, Context, Error};
 use crate::jwt::Verifier;
 use crate::model::principal::Root;
-use crate::model::{Instance, Principal, ProjectName, ProjectRecord, Refusal, limits};
+use crate::model::{Instance, Principal, ProjectName, ProjectRecord, Refusal, Resource, limits};
 use crate::service::clock::now_ms;
 use crate::store::Store;
 
@@ -171,6 +171,12 @@ impl Projects {
             .filter(|project| by.is_operator || project.name == by.owner.project);
         let page = found.by_ref().take(limit).cloned().collect();
         (page, found.next().is_some())
+    }
+
+    /// One project.
+    pub fn get(&self, name: &Authorized<ProjectName>) -> Result<ProjectRecord, Error> {
+        let found = self.projects().get(&**name).cloned();
+        found.ok_or_else(|| Refusal::NotFound(Resource::Project).into())
     }
 
     /// Whether there is a project with this name.

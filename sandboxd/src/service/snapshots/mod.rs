@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use prost::Message;
 use sandbox_api::{CommandId, SandboxId, SnapshotId};
 use snapshot_format::Content;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -55,6 +55,7 @@ use self::time_limit::within_limit;
 use super::audit::Audit;
 use super::clock::now_ms;
 use super::lifecycle::{DueCheckpoint, Lifecycle, Sandbox};
+use super::quotas::{Quotas, Turn, Turns};
 use super::storage::Storage;
 use super::tasks::Tasks;
 use super::{Authorized, Context, Error, SnapshotError};
@@ -62,7 +63,7 @@ use crate::agent::AgentHandle;
 use crate::metrics::Metrics;
 use crate::model::snapshot::MadeSnapshot;
 use crate::model::{
-    Owner, Refusal, Resource, SessionKey, SnapshotCursor, SnapshotRecord, SnapshotState, limits,
+    Owner, ProjectName, Refusal, Resource, SessionKey, SnapshotCursor, SnapshotRecord, SnapshotState, limits,
 };
 use crate::packs;
 use crate::seam;
@@ -146,6 +147,7 @@ pub struct Snapshots {
     audit: Arc<Audit>,
     lifecycle: Arc<Lifecycle>,
     storage: Arc<Storage>,
+    quotas: Arc<Quotas>,
     store: Arc<Store>,
     tasks: Tasks,
     metrics: Arc<Metrics>,
@@ -161,7 +163,7 @@ pub struct Snapshots {
     packs: SnapshotStore,
     pins: Pins,
     /// One permit for each snapshot or restore that may run at the same time.
-    permits: Arc<Semaphore>,
+    permits: Turns,
     /// As [`Self::permits`], for automatic snapshots, so that requests do not wait for them.
     checkpoint_permits: Semaphore,
     /// As [`Self::checkpoint_permits`], for sandboxes that are parked.
@@ -189,11 +191,16 @@ impl Snapshots {
         audit: &Arc<Audit>,
         lifecycle: &Arc<Lifecycle>,
         storage: &Arc<Storage>,
+        quotas: &Arc<Quotas>,
     ) -> Result<Self, Error> {
+        for snapshot in context.store.all_snapshots().await? {
+            quotas.existing_snapshot(&snapshot);
+        }
         Ok(Self {
             audit: Arc::clone(audit),
             lifecycle: Arc::clone(lifecycle),
             storage: Arc::clone(storage),
+            quotas: Arc::clone(quotas),
             store: Arc::clone(&context.store),
             tasks: context.tasks.clone(),
             metrics: Arc::clone(&context.metrics),
@@ -204,7 +211,7 @@ impl Snapshots {
             workspace_retention: context.setup.limits.workspace_retention,
             packs: SnapshotStore::new(context).await?,
             pins: Pins::default(),
-            permits: Arc::new(Semaphore::new(limits::MAX_SNAPSHOTS)),
+            permits: Turns::new(limits::MAX_SNAPSHOTS),
             checkpoint_permits: Semaphore::new(limits::MAX_CHECKPOINTS),
             park_permits: Semaphore::new(limits::MAX_CHECKPOINTS),
             busy: OneAtATime::default(),
@@ -225,8 +232,10 @@ impl Snapshots {
         options: SnapshotOptions,
     ) -> Result<NewSnapshot, Error> {
         let _busy = self.busy.begin(id).await?;
-        let _permit = self.permit().await?;
+        let project = self.lifecycle.find(id)?.owner().project.clone();
+        let _turn = self.turn(&project).await?;
         self.check_room().await?;
+        self.quotas.check_storable(&project)?;
         let in_use = self.lifecycle.in_use(id).await?;
         let request = SnapshotRequest::new(in_use.sandbox(), options)?;
         let (sandbox, agent, _mark) = in_use.unlock();
@@ -328,6 +337,7 @@ impl Snapshots {
         // Until the snapshot is recorded, a collection must not restore a record from its manifest.
         let recording = self.pins.pin(&record.id);
         let record = record.clone();
+        let charge = self.quotas.snapshot(&record)?;
         let work = async move {
             manifest::put(&packs, &record).await?;
             seam::at("snapshot.manifest");
@@ -336,6 +346,7 @@ impl Snapshots {
                 let _ = manifest::delete(&packs, &record.id).await;
                 return Err(error.into());
             }
+            charge.keep();
             // From here on the record protects the chunks.
             drop((recording, protection));
             Ok(())
@@ -398,7 +409,10 @@ impl Snapshots {
             match manifest::get(packs, &id).await {
                 // It was recorded before the pin.
                 Ok(_) if self.store.snapshot(&id).await?.is_some() => continue,
-                Ok(record) => self.store.add_snapshot(&record).await?,
+                Ok(record) => {
+                    self.store.add_snapshot(&record).await?;
+                    self.quotas.existing_snapshot(&record);
+                }
                 // It was deleted since the list was made.
                 Err(Error::Snapshot(SnapshotError::Damaged { source })) if is_no_object(&*source) => continue,
                 Err(error) => return Err(error),
@@ -443,13 +457,14 @@ impl Snapshots {
     }
 
     async fn delete_now(&self, id: &SnapshotId) -> Result<(), Error> {
-        self.record(id).await?;
+        let record = self.record(id).await?;
         let packs = self.packs.packs().await?;
         let _deleting = self.pins.begin_delete(id).ok_or(SnapshotError::InUse)?;
         // While there is a record, nothing of the snapshot is removed.
         manifest::delete(packs, id).await?;
         seam::at("discard.manifest");
         self.store.forget_snapshot(id).await?;
+        self.quotas.release_snapshot(&record);
         self.was_deleted.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -469,11 +484,11 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Waits for a permit. Snapshots take processor time, so few are made at once.
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        match timeout(limits::SNAPSHOT_TURN, Arc::clone(&self.permits).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(Refusal::LimitReached {
+    /// Waits for the project's turn. Snapshots take processor time, so few are made at once.
+    async fn turn(&self, project: &ProjectName) -> Result<Turn, Error> {
+        match timeout(limits::SNAPSHOT_TURN, self.permits.take(project)).await {
+            Ok(turn) => Ok(turn),
+            Err(_) => Err(Refusal::LimitReached {
                 limit: "snapshots and restores at once".into(),
                 value: limits::MAX_SNAPSHOTS as u64,
             }

@@ -67,8 +67,8 @@ impl Snapshots {
     pub(in crate::service) async fn make_missed_checkpoints(self: &Arc<Self>) {
         while self.has_remote_store()
             && !self.parked.has_store_failed()
-            && self.lifecycle.has_room()
             && let Some(sandbox) = self.parked.next_due(self.lifecycle.lacking_checkpoints())
+            && self.lifecycle.has_room(&sandbox.owner().project)
         {
             // Before the sandbox is woken.
             match self.check_store().await {

@@ -51,7 +51,7 @@ impl Snapshots {
     ) -> Result<RestoreDone, Error> {
         let (target, _pin) = self.pinned(snapshot).await?;
         let _busy = self.busy.begin(id).await?;
-        let _permit = self.permit().await?;
+        let _turn = self.turn(&self.lifecycle.find(id)?.owner().project).await?;
         self.storage.check_space(0).await?;
         let began = Instant::now();
         let exclusive = self.lifecycle.exclusively(id, force).await?;

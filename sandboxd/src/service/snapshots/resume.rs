@@ -57,11 +57,11 @@ impl Snapshots {
         if !self.store.restores().await?.contains(record) {
             return Ok(());
         }
-        if self.lifecycle.registered(id).is_none() {
-            // The sandbox is deleted.
+        let Some(sandbox) = self.lifecycle.registered(id) else {
+            // It is deleted.
             return self.end(id).await;
-        }
-        let _permit = self.permit().await?;
+        };
+        let _turn = self.turn(&sandbox.owner().project).await?;
         let exclusive = self.lifecycle.exclusively(id, true).await?;
         let agent = exclusive.agent();
         // Only the goal is necessary. Without the checkpoint, everything is read again.

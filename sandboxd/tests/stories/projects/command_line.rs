@@ -25,6 +25,17 @@ async fn projects_and_tokens_are_managed_on_the_command_line() {
     let listed = text(&operator(&["project", "ls"]).await);
     assert!(listed.contains("\ndefault") && listed.contains("\nlab"), "{listed}");
 
+    let set = ["project", "set", "lab", "--quota", "commands=3", "--quota", "networkModes=none|default"];
+    assert_eq!(text(&operator(&set).await), "commands      3\nnetworkModes  none|default\n");
+    assert_eq!(
+        text(&operator(&["project", "set", "lab", "--quota", "networkModes="]).await),
+        "commands  3\n"
+    );
+    let wrong = operator(&["project", "set", "lab", "--quota", "command=1"]).await;
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`command` is not a quota"), "{wrong:?}");
+    let usage = text(&operator(&["project", "usage", "lab"]).await);
+    assert!(usage.lines().any(|line| line.split_whitespace().eq(["commands", "0", "3"])), "{usage}");
+
     let create = ["token", "create", "lab", "--subject", "ann", "--scope", "read", "--ttl", "1h"];
     let token = text(&operator(&create).await).trim().to_owned();
     assert!(token.starts_with("sbt_") && token.lines().count() == 1, "{token}");

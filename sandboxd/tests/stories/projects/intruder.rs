@@ -23,7 +23,7 @@ const PROBES: usize = 30;
 const CONTENT: &str = "of the victim only";
 
 /// Routes without an id of the victim, and what they do for an intruder: only what is its own.
-const OWN: [&str; 19] = [
+const OWN: [&str; 20] = [
     "GET /docs",
     "GET /docs/{file}",
     "GET /metrics",
@@ -33,6 +33,7 @@ const OWN: [&str; 19] = [
     "DELETE /v1/orphans/{name}",
     "GET /v1/projects",
     "POST /v1/projects",
+    "PUT /v1/projects/{project}",
     "GET /v1/sandboxes",
     "POST /v1/sandboxes",
     "GET /v1/snapshots",
@@ -44,9 +45,6 @@ const OWN: [&str; 19] = [
     "GET /v1/health",
     "GET /v1/ready",
 ];
-
-/// Routes of a project, which a principal of the same project may use for its own subject.
-const OF_PROJECT: [&str; 2] = ["/v1/projects/{project}/tokens", "/v1/projects/{project}/subjects:revoke"];
 
 /// Routes that list nothing for an id that does not exist.
 const LISTS: [&str; 1] = ["GET /v1/sandboxes/{id}/snapshots"];
@@ -183,12 +181,12 @@ async fn intrude(api: &HttpClient, routes: &[Route], by: &Intruder, victim: &Vic
         ("{project}", if *of_project { "lab" } else { "no-such-project" }),
         ("{tokenId}", "tok_0000000000000000"),
     ];
-    // A principal of the same project may list and create tokens of its own subject there.
+    // A principal of the same project sees its quotas, and may list and create tokens of its own subject there.
     let is_own = |route: &Route| {
-        let is_of_tokens = route.path.starts_with("/v1/projects/{project}/");
-        OWN.contains(&route.name().as_str())
-            || (*of_project && OF_PROJECT.contains(&route.path.as_str()))
-            || (!manages && is_of_tokens)
+        let is_of_project = route.path.starts_with("/v1/projects/{project}");
+        // Everything of a project but a single token.
+        let is_own = *of_project && is_of_project && !route.path.contains("{tokenId}");
+        OWN.contains(&route.name().as_str()) || is_own || (!manages && is_of_project)
     };
     for route in routes.iter().filter(|route| !is_own(route)) {
         let (there, nowhere) = (route.filled(&real), route.filled(&unknown));

@@ -2,10 +2,13 @@
 
 mod children;
 mod command_line;
+mod fairness;
 mod front;
 mod fuzzed;
 mod intruder;
 mod jwt;
+mod killed;
+mod quotas;
 mod rates;
 mod restored;
 mod tickets;

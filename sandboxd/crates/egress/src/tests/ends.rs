@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::time::timeout;
 
 use super::{SOON, carried, carried_from, web};
-use crate::{Broken, Meter, Tally};
+use crate::{Broken, Budget, Meter, Tally};
 use sandboxd_metrics::Metrics;
 
 /// The sandbox's end of a connection. Records whether it is dropped before the client has closed it, which would cut
@@ -138,7 +138,10 @@ async fn a_response_arrives_whole_if_the_server_then_closes() {
             let (mut client, stream) = duplex(1 << 16);
             let is_cut = Arc::new(AtomicBool::new(false));
             let near = SandboxEnd { stream, has_ended: false, is_cut: Arc::clone(&is_cut) };
-            let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), None)), SOON);
+            let meter = Meter::new(
+                Arc::new(Tally::new(Arc::new(Metrics::new()), None, Arc::new(Budget::new(None)))),
+                SOON,
+            );
             let (mut server, carrying) = carried_from(near, web("a.example"), meter).await;
             let ask = format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{own}\r\n");
             client.write_all(ask.as_bytes()).await.unwrap();

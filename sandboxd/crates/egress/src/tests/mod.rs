@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Broken, Expected, Meter, RemoteEndpoint, Tally, carry};
+use super::{Broken, Budget, Expected, Meter, RemoteEndpoint, Tally, carry};
 use sandboxd_metrics::Metrics;
 use sandboxd_model::Host;
 
@@ -32,7 +32,8 @@ async fn carried(
     silence: Duration,
 ) -> (DuplexStream, TcpStream, Carrying) {
     let (client, near) = duplex(1 << 16);
-    let meter = Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), max)), silence);
+    let meter =
+        Meter::new(Arc::new(Tally::new(Arc::new(Metrics::new()), max, Arc::new(Budget::new(None)))), silence);
     let (server, carrying) = carried_from(near, expected, meter).await;
     (client, server, carrying)
 }

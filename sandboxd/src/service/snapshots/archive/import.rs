@@ -68,6 +68,7 @@ impl Snapshots {
         let permit = Arc::clone(&self.imports).try_acquire_owned();
         let _permit = permit.map_err(|_| busy())?;
         self.check_room().await?;
+        self.quotas.check_storable(&options.owner.project).map_err(Error::from)?;
         let received = self.storage.while_space_lasts(self.receive_file(content)).await;
         if received.is_err() {
             // Of the chunks that are stored.
