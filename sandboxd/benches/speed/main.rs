@@ -2,7 +2,7 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd`, `snapshots`, `tools` or `wrapped`.
+//! `lifecycle`, `crowd`, `neighbors`, `snapshots`, `tools` or `wrapped`.
 
 #![expect(
     clippy::print_stdout,
@@ -18,6 +18,7 @@ mod files;
 mod home;
 mod lifecycle;
 mod memory;
+mod neighbors;
 mod previews;
 mod snapshots;
 mod table;
@@ -72,6 +73,9 @@ async fn measure() {
     }
     if wanted("crowd") {
         crowd::measure().await;
+    }
+    if wanted("neighbors") {
+        neighbors::measure().await;
     }
     if wanted("snapshots") {
         snapshots::measure().await;
