@@ -114,7 +114,10 @@ pub(super) async fn change(
 /// token with a subject sees the numbers of its whole project, because the quotas are those of the project.
 #[utoipa::path(get, path = "/v1/projects/{project}/usage", operation_id = "getProjectUsage", tag = "projects",
     params(InProject), responses((status = 200, body = ProjectUsage), ByName))]
-pub(super) async fn usage(Reader(access): Reader, Path(project): Path<String>) -> Result<Json<ProjectUsage>> {
+pub(super) async fn usage(
+    Manager(access): Manager,
+    Path(project): Path<String>,
+) -> Result<Json<ProjectUsage>> {
     let project = project_of(&access, &project)?;
     let UsageReport { now, days } = access.quotas().usage(&project).await?;
     let name = project.to_string();

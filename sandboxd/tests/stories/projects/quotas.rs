@@ -2,6 +2,7 @@
 
 use futures::future::join_all;
 use sandbox_api::command::StartCommand;
+use sandbox_api::network::DenialReason;
 use sandbox_api::quota::Quotas;
 use sandbox_api::sandbox::{CreateSandbox, Network, Resources};
 use sandbox_api::snapshot::MakeSnapshot;
@@ -53,7 +54,7 @@ fn detached(text: &str) -> StartCommand {
 #[tokio::test(flavor = "multi_thread")]
 async fn sizes_of_sandboxes_are_limited_together() {
     let daemon = Daemon::start().await;
-    let lab = client_of(&daemon, "lab", None, &["use"]).await;
+    let lab = client_of(&daemon, "lab", None, &["use", "manage"]).await;
     let sized = |key: &str| CreateSandbox {
         resources: Some(Resources {
             vcpus: Some(1),
@@ -104,7 +105,7 @@ async fn sizes_of_sandboxes_are_limited_together() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_links_and_snapshots_are_limited() {
     let daemon = Daemon::start().await;
-    let lab = client_of(&daemon, "lab", None, &["use"]).await;
+    let lab = client_of(&daemon, "lab", None, &["use", "manage"]).await;
     let with_port = CreateSandbox { ports: Some(vec![3000]), ..request("chat:1") };
     let sandbox = lab.create_or_reconnect(&with_port).await.unwrap().sandbox_id;
     set(
@@ -169,7 +170,7 @@ async fn run(client: &Client, sandbox: &SandboxId, text: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn images_and_network_modes_are_limited_for_new_and_changed_sandboxes() {
     let daemon = Daemon::start().await;
-    let lab = client_of(&daemon, "lab", None, &["use"]).await;
+    let lab = client_of(&daemon, "lab", None, &["use", "manage"]).await;
     let sandbox = create(&lab, "chat:1").await.unwrap();
     set(&daemon, Quotas { images: Some(vec!["other:1".into()]), ..Quotas::default() }).await;
     assert_eq!(refused(create(&lab, "chat:2").await).1, "images");
@@ -186,9 +187,27 @@ async fn images_and_network_modes_are_limited_for_new_and_changed_sandboxes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_bytes_left_for_today_connections_are_denied() {
+    let daemon = Daemon::start().await;
+    let lab = client_of(&daemon, "lab", None, &["use", "manage"]).await;
+    let sandbox = create(&lab, "chat:1").await.unwrap();
+    set(&daemon, Quotas { egress_bytes_per_day: Some(0), ..Quotas::default() }).await;
+    let curl = "curl -s --max-time 20 http://example.com/ || true";
+    run(&lab, &sandbox, curl).await;
+    let denials = lab.denials(&sandbox).await.unwrap().denials;
+    assert!(denials.len() == 1 && denials[0].reason == DenialReason::Limit, "{denials:?}");
+    // The quota of one project is that of no other.
+    let other = daemon.sandbox("chat:1").await;
+    daemon.output(&other, "curl -s --max-time 20 http://no-such-name.invalid/ || true").await;
+    let denials = daemon.client.denials(&other).await.unwrap().denials;
+    assert!(denials.iter().all(|denial| denial.reason != DenialReason::Limit), "{denials:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn parallel_creates_never_use_more_than_the_quota() {
     let daemon = Daemon::start().await;
-    let lab = client_of(&daemon, "lab", None, &["use"]).await;
+    let lab = client_of(&daemon, "lab", None, &["use", "manage"]).await;
     set(&daemon, Quotas { sandboxes: Some(3), running_sandboxes: Some(2), ..Quotas::default() }).await;
     let keys: Vec<String> = (0..12).map(|number| format!("chat:{number}")).collect();
     let created = join_all(keys.iter().map(|key| create(&lab, key))).await;
@@ -228,7 +247,7 @@ async fn only_the_operator_sets_quotas_and_bad_ones_are_named() {
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         assert!(answer.status == 400 && text.contains(field), "{field}: {text}");
     }
-    let user = client_of(&daemon, "lab", None, &["use"]).await;
+    let user = client_of(&daemon, "lab", None, &["use", "manage"]).await;
     let sandbox = create(&user, "chat:1").await.unwrap();
     run(&user, &sandbox, "true").await;
     let home = daemon.stop().await;

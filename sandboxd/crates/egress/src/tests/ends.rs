@@ -86,6 +86,29 @@ async fn a_connection_over_its_byte_limit_is_reset() {
 }
 
 #[tokio::test]
+async fn connections_share_a_budget_whose_end_cuts_all_of_them() {
+    let budget = Arc::new(Budget::new(Some(100)));
+    let connection = async || {
+        let (client, near) = duplex(1 << 16);
+        let tally = Tally::new(Arc::new(Metrics::new()), None, Arc::clone(&budget));
+        let (server, carrying) = carried_from(near, None, Meter::new(Arc::new(tally), SOON)).await;
+        (client, server, carrying)
+    };
+    let (mut first, mut second) = (connection().await, connection().await);
+    first.0.write_all(&[7; 60]).await.unwrap();
+    first.1.read_exact(&mut [0; 60]).await.unwrap();
+    assert!(!budget.is_spent());
+    second.0.write_all(&[7; 40]).await.unwrap();
+    for carrying in [first.2, second.2] {
+        assert!(matches!(timeout(SOON, carrying).await.unwrap().unwrap(), Err(Broken::Spent)));
+    }
+    assert_eq!(budget.restart(0), 100);
+    assert!(!budget.is_spent(), "the next day");
+    budget.set_max(Some(0));
+    timeout(SOON, budget.spent()).await.unwrap();
+}
+
+#[tokio::test]
 async fn only_idle_connections_time_out() {
     let silence = Duration::from_millis(400);
     let (mut client, mut server, carrying) = carried(None, None, silence).await;
