@@ -51,8 +51,8 @@ pub(crate) async fn measure() {
     {
         against(quiet, name, 3.0, || {
             let mut load = JoinSet::new();
-            for sandbox in sandboxes.iter().cloned() {
-                let (loud, script) = (loud.clone(), script.to_owned());
+            for sandbox in &sandboxes {
+                let (loud, sandbox, script) = (loud.clone(), sandbox.clone(), script.to_owned());
                 load.spawn(async move { run(&loud, &sandbox, &script).await });
             }
             load
