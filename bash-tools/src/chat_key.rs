@@ -1,12 +1,18 @@
-//! Session keys of chats.
+//! Session keys of chats, and whose chats they are.
 
 use std::fmt;
 
 use sandbox_api::{SessionKey, SessionKeyError};
 
-/// Session key of a chat: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones.
+use crate::subject::Subject;
+
+/// Session key of a chat: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones. Chats of two subjects may have
+/// the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ChatKey(SessionKey);
+pub struct ChatKey {
+    key: SessionKey,
+    subject: Option<Subject>,
+}
 
 /// Why a text is not the id of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +32,7 @@ pub enum BadChatId {
 }
 
 impl ChatKey {
-    /// Creates the key of a stored chat. This crate lets every user of the app use every stored chat.
+    /// Creates the key of a stored chat without a subject: every user of the app can use it.
     pub fn chat(id: &str) -> Result<Self, BadChatId> {
         Self::new("chat:", id)
     }
@@ -43,7 +49,7 @@ impl ChatKey {
             return Err(BadChatId::Empty);
         }
         match format!("{kind}{id}").parse() {
-            Ok(key) => Ok(Self(key)),
+            Ok(key) => Ok(Self { key, subject: None }),
             Err(SessionKeyError::Length) => {
                 Err(BadChatId::TooLong { limit: SessionKey::MAX_BYTES - kind.len() })
             }
@@ -52,15 +58,27 @@ impl ChatKey {
         }
     }
 
-    /// Returns the key in the form that sandboxd accepts.
+    /// Returns the key of the same chat of a subject. Another subject's chat of the same id is another chat, with
+    /// another sandbox.
+    pub fn of_subject(mut self, subject: Subject) -> Self {
+        self.subject = Some(subject);
+        self
+    }
+
+    /// Returns the key in the form that sandboxd accepts, where it is unique within the subject.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        self.key.as_str()
+    }
+
+    /// Returns the subject that the chat belongs to, if any.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.subject.as_ref()
     }
 }
 
 impl fmt::Display for ChatKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.key.fmt(f)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod gates;
 pub mod provider;
 pub mod seed;
 pub mod session;
+mod subject;
 pub mod tools;
 mod workspace;
 

@@ -15,8 +15,11 @@ use bash_tools::session::TemporaryChats;
 use bash_tools::{App, SetupError};
 use chat::api::{Api, ApiParts};
 use chat::model::{Anthropic, ModelClient, OpenAi};
+use chat::operator::{self, Arguments};
+use chat::people::People;
 use chat::settings::{ModelProvider, ModelSettings, Settings};
 use chat::store::Store;
+use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +39,12 @@ async fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     log_text::log_panics();
-    match serve().await {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Some(command) => operator::run(command, process_environment).await,
+        None => serve().await,
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -76,11 +84,20 @@ async fn serve() -> anyhow::Result<()> {
     make_private(&settings.state_dir)
         .with_context(|| format!("CHAT_STATE_DIR {} cannot be created", settings.state_dir.display()))?;
     let store = Store::open(&settings.state_dir).await.context("the chats cannot be opened")?;
+    let people = People::new(store.clone()).context("the accounts cannot be opened")?;
     let temporary = TemporaryChats::new(&secret(&settings.state_dir)?);
     let clients = settings.models.iter().map(client).collect::<anyhow::Result<Vec<_>>>()?;
     let bind = settings.bind;
-    let api =
-        Api::new(ApiParts { settings, configured: file.tools, gates, tools, store, temporary, clients });
+    let api = Api::new(ApiParts {
+        settings,
+        configured: file.tools,
+        gates,
+        tools,
+        store,
+        people,
+        temporary,
+        clients,
+    });
     let listener =
         TcpListener::bind(bind).await.with_context(|| format!("CHAT_BIND {bind} cannot be used"))?;
     tracing::info!("open http://{}", listener.local_addr()?);

@@ -15,6 +15,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Host names of the app besides `localhost` and addresses. `CHAT_ALLOWED_HOSTS`, separated by commas.
     pub allowed_hosts: Vec<String>,
+    /// Address at which browsers reach the app, if it is known. `CHAT_PUBLIC_URL`. With `https`, cookies are secure.
+    pub public_url: Option<Url>,
     /// The models, in the order in which they are offered. The first is the default.
     pub models: Vec<ModelSettings>,
 }
@@ -130,10 +132,27 @@ impl Settings {
                 key: key.clone(),
             }));
         }
-        let allowed_hosts =
+        let mut allowed_hosts: Vec<String> =
             list("CHAT_ALLOWED_HOSTS").into_iter().map(|host| host.to_ascii_lowercase()).collect();
-        if faults.is_empty() { Ok(Self { bind, state_dir, allowed_hosts, models }) } else { Err(faults) }
+        let public_url = value("CHAT_PUBLIC_URL").map(|text| origin(&text));
+        if public_url == Some(None) {
+            faults.push(Fault {
+                name: "CHAT_PUBLIC_URL",
+                problem: "must be an http or https URL without a path",
+            });
+        }
+        let public_url = public_url.flatten();
+        allowed_hosts.extend(public_url.as_ref().and_then(Url::host_str).map(str::to_owned));
+        if faults.is_empty() {
+            Ok(Self { bind, state_dir, allowed_hosts, public_url, models })
+        } else {
+            Err(faults)
+        }
     }
+}
+
+fn origin(text: &str) -> Option<Url> {
+    base_url(text).filter(|url| url.path() == "/" && url.query().is_none() && url.fragment().is_none())
 }
 
 fn base_url(text: &str) -> Option<Url> {

@@ -11,6 +11,7 @@ mod slots;
 mod temporary;
 
 pub use crate::chat_key::{BadChatId, ChatKey};
+pub use crate::subject::{BadSubject, Subject};
 pub use error::Error;
 pub use open::{Lease, SessionLimits, Sessions};
 pub use slot::SessionState;

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use super::ChatKey;
+use super::{ChatKey, Subject};
 
 /// Issues and verifies tickets. Two instances with the same secret accept each other's.
 #[derive(Clone)]
@@ -31,25 +31,44 @@ impl TemporaryChats {
 
     /// Issues a ticket for a new chat: text for a URL or a header, which the browser keeps and sends.
     pub fn issue(&self) -> String {
+        self.issue_to(None)
+    }
+
+    /// Same, for a chat of a subject. The ticket is not valid for anybody else.
+    pub fn issue_to(&self, subject: Option<&Subject>) -> String {
         let id = Uuid::new_v4().simple().to_string();
-        let code = BASE64_URL_SAFE_NO_PAD.encode(self.code(&id).finalize().into_bytes());
+        let code = BASE64_URL_SAFE_NO_PAD.encode(self.code(&id, subject).finalize().into_bytes());
         format!("{id}.{code}")
     }
 
     /// Returns the session of a ticket. Its key contains only the id, so knowing the key is not enough to make a
     /// ticket.
     pub fn key(&self, ticket: &str) -> Result<ChatKey, BadTicket> {
+        self.key_of(ticket, None)
+    }
+
+    /// Same, for a ticket that was issued to this subject.
+    pub fn key_of(&self, ticket: &str, subject: Option<&Subject>) -> Result<ChatKey, BadTicket> {
         let (id, code) = ticket.split_once('.').ok_or(BadTicket)?;
         let code = BASE64_URL_SAFE_NO_PAD.decode(code).map_err(|_| BadTicket)?;
         // Compared in constant time.
-        self.code(id).verify_slice(&code).map_err(|_| BadTicket)?;
-        ChatKey::temporary(id).map_err(|_| BadTicket)
+        self.code(id, subject).verify_slice(&code).map_err(|_| BadTicket)?;
+        let key = ChatKey::temporary(id).map_err(|_| BadTicket)?;
+        Ok(match subject {
+            Some(subject) => key.of_subject(subject.clone()),
+            None => key,
+        })
     }
 
-    fn code(&self, id: &str) -> Hmac<Sha256> {
+    fn code(&self, id: &str, subject: Option<&Subject>) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
         mac.update(b"temporary chat:");
         mac.update(id.as_bytes());
+        if let Some(subject) = subject {
+            // A line break is in no id and no subject.
+            mac.update(b"\n");
+            mac.update(subject.as_str().as_bytes());
+        }
         mac
     }
 }
@@ -94,5 +113,19 @@ mod tests {
             assert_eq!(chats.key(&ticket), Err(BadTicket), "{ticket:.80}");
         }
         assert_eq!(TemporaryChats::new(&[8; 32]).key(&mine), Err(BadTicket), "another app");
+    }
+
+    #[test]
+    fn a_ticket_is_only_valid_for_its_subject() {
+        let chats = TemporaryChats::new(&[7; 32]);
+        let [ann, bob]: [Subject; 2] = ["ann", "bob"].map(|name| name.parse().unwrap());
+        let ticket = chats.issue_to(Some(&ann));
+        assert_eq!(chats.key_of(&ticket, Some(&ann)).unwrap().subject(), Some(&ann));
+        assert_eq!(chats.key_of(&ticket, Some(&bob)), Err(BadTicket));
+        assert_eq!(chats.key(&ticket), Err(BadTicket));
+        assert_eq!(chats.key_of(&chats.issue(), Some(&ann)), Err(BadTicket));
+        let (id, code) = ticket.split_once('.').unwrap();
+        let moved = format!("{id}\nann.{code}");
+        assert_eq!(chats.key(&moved), Err(BadTicket), "a part of the id is not a subject");
     }
 }

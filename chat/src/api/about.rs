@@ -6,6 +6,8 @@ use bash_tools::config::Access;
 use bash_tools::gates::{Decision, Reason};
 use serde_json::{Value, json};
 
+use super::caller::Caller;
+use super::error::Result;
 use super::{Api, MAX_MESSAGE_CHARS, MAX_UPLOAD_BYTES};
 use crate::turn::MAX_COMMAND_CHARS;
 
@@ -15,8 +17,12 @@ pub(super) async fn health() -> Json<Value> {
 }
 
 /// `GET /api/app`
-pub(super) async fn app(State(api): State<Api>, gates: Decision, request: Request) -> Json<Value> {
-    let (parts, _) = request.into_parts();
+pub(super) async fn app(State(api): State<Api>, gates: Decision, request: Request) -> Result<Json<Value>> {
+    let caller = request.extensions().get::<Caller>();
+    let user = match caller {
+        Some(Caller::User(who)) => Some(&who.user),
+        Some(Caller::Everyone) | None => None,
+    };
     let tools = api.configured.as_deref();
     let models: Vec<Value> = api
         .settings
@@ -28,10 +34,12 @@ pub(super) async fn app(State(api): State<Api>, gates: Decision, request: Reques
         Decision::Enabled => None,
         Decision::Disabled(reason) => Some(reason.to_string()),
     };
-    Json(json!({
+    Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "access": tools.map(|tools| match tools.access { Access::Localhost => "localhost", Access::Lan => "lan" }),
-        "mayUse": api.gates.admits(&parts),
+        "mayUse": caller.is_some(),
+        "accounts": api.people.has_accounts().await?,
+        "user": user,
         "tools": {
             "enabled": gates.is_enabled(),
             "reason": reason,
@@ -45,5 +53,5 @@ pub(super) async fn app(State(api): State<Api>, gates: Decision, request: Reques
         "models": models,
         "defaultModel": api.settings.models.first().map(|model| &model.id),
         "limits": { "messageChars": MAX_MESSAGE_CHARS, "commandChars": MAX_COMMAND_CHARS, "uploadBytes": MAX_UPLOAD_BYTES },
-    }))
+    })))
 }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
+use super::caller::Caller;
 use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
 use super::question::{ChatRequest, Question};
@@ -32,11 +33,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) async fn answer(
     State(api): State<Api>,
     gates: Decision,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
     let (request, _room) = api.bodies.read::<ChatRequest>(&headers, body).await?;
-    let chat_ref = ChatRef::of(&api, &request.id, &headers)?;
+    let chat_ref = ChatRef::of(&api, &caller, &request.id, &headers).await?;
     let permit = api.turns.begin(&chat_ref.key).await?;
     let (responder, title) = prepare(&api, gates, &chat_ref, request).await?;
     let tools = api.tools.as_ref().ok_or(Reason::NotConfigured);
@@ -44,7 +46,7 @@ pub(super) async fn answer(
     let turn = Turn { responder, tools, cancel: permit.cancel().clone() };
     let (page, chunks) = mpsc::channel(QUEUE);
     let leaving = permit.cancel().clone().drop_guard();
-    api.turns.spawn(run(api.clone(), chat_ref, turn, permit, page, title));
+    api.turns.spawn(run(chat_ref, turn, permit, page, title));
     let mut response = Body::from_stream(events(chunks, leaving)).into_response();
     for (name, value) in [
         (CONTENT_TYPE, "text/event-stream"),
@@ -64,14 +66,14 @@ async fn prepare(
     request: ChatRequest,
 ) -> Result<(Responder, Option<String>)> {
     let wanted = request.model.clone();
-    let question = Question::of(request, api, chat_ref).await?;
+    let question = Question::of(request, chat_ref).await?;
     if let Some(command) = command_of(&question.text) {
-        let title = question.store(api, chat_ref, None).await?;
+        let title = question.store(chat_ref, None).await?;
         return Ok((Responder::Bash(command.to_owned()), title));
     }
     let model = model(api, wanted.as_deref())?;
-    let title = question.store(api, chat_ref, Some(&model.settings.id)).await?;
-    Ok((responder(api, gates, model, &question.history(api, chat_ref).await?), title))
+    let title = question.store(chat_ref, Some(&model.settings.id)).await?;
+    Ok((responder(api, gates, model, &question.history(chat_ref).await?), title))
 }
 
 fn model<'a>(api: &'a Api, wanted: Option<&str>) -> Result<&'a ModelEntry> {
@@ -111,7 +113,6 @@ fn system(gates: Decision) -> String {
 }
 
 async fn run(
-    api: Api,
     chat_ref: ChatRef,
     turn: Turn,
     permit: TurnPermit,
@@ -132,7 +133,7 @@ async fn run(
         let mut is_kept = true;
         while let Some(parts) = parts.recv().await {
             let answer = Message { id: answer_id.clone(), role: Role::Assistant, parts };
-            is_kept = !chat_ref.is_kept || store_answer(&api, &chat_ref, &answer).await;
+            is_kept = !chat_ref.is_kept || store_answer(&chat_ref, &answer).await;
         }
         is_kept
     };
@@ -143,8 +144,8 @@ async fn run(
     ending.send((!is_kept).then_some(Chunk::Error { error_text })).await;
 }
 
-async fn store_answer(api: &Api, chat_ref: &ChatRef, answer: &Message) -> bool {
-    let kept = api.store.put_answer(&chat_ref.id, answer).await;
+async fn store_answer(chat_ref: &ChatRef, answer: &Message) -> bool {
+    let kept = chat_ref.chats.put_answer(&chat_ref.id, answer).await;
     if let Err(error) = &kept {
         tracing::error!(chat = %chat_ref.id, %error, cause = ?std::error::Error::source(error), "an answer was not stored");
     }

@@ -3,13 +3,15 @@
 use axum::extract::{FromRequestParts, Path};
 use bash_tools::Workspace;
 use bash_tools::gates::Decision;
-use bash_tools::session::ChatKey;
+use bash_tools::session::{ChatKey, Subject};
 use http::HeaderMap;
 use http::header::HeaderName;
 use http::request::Parts;
 
 use super::Api;
+use super::caller::Caller;
 use super::error::{Error, Result};
+use crate::store::{self, OwnedChats};
 
 /// Prefix of a temporary chat's ticket, which only this app issues.
 pub(super) const TICKET: HeaderName = HeaderName::from_static("x-chat-ticket");
@@ -17,37 +19,59 @@ pub(super) const TICKET: HeaderName = HeaderName::from_static("x-chat-ticket");
 /// Maximum length of a chat's id.
 const MAX_ID_CHARS: usize = 64;
 
-/// A chat, and whether it is stored.
+/// A chat of the caller.
 #[derive(Debug, Clone)]
 pub(super) struct ChatRef {
     pub(super) id: String,
     pub(super) key: ChatKey,
+    /// Whether it is stored, or will be with its first message.
     pub(super) is_kept: bool,
+    /// The caller's chats.
+    pub(super) chats: OwnedChats,
+    /// Whether it is stored already, or temporary.
+    exists: bool,
 }
 
 impl ChatRef {
-    /// Parses the id that the page chose, or the ticket of a temporary chat.
-    pub(super) fn of(api: &Api, id: &str, headers: &HeaderMap) -> Result<Self> {
+    /// Finds a chat of the caller by the id that the page chose, or by the ticket of a temporary chat.
+    pub(super) async fn of(api: &Api, caller: &Caller, id: &str, headers: &HeaderMap) -> Result<Self> {
         let bad = |problem: &str| Error::Invalid { field: "id", problem: problem.to_owned() };
         let is_good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
         if id.is_empty() || id.len() > MAX_ID_CHARS || !id.chars().all(is_good) {
             return Err(bad("must be 1 to 64 letters, digits, - and _"));
         }
+        let owner = caller.owner();
+        let (id, chats) = (id.to_owned(), api.store.chats_of(owner.clone()));
         let Some(ticket) = headers.get(&TICKET) else {
-            let key = ChatKey::chat(id).map_err(|error| bad(&error.to_string()))?;
-            return Ok(Self { id: id.to_owned(), key, is_kept: true });
+            let key = ChatKey::chat(&id).map_err(|error| bad(&error.to_string()))?;
+            let stored = chats.subject(&id).await?;
+            let exists = stored.is_some();
+            // A chat from before the accounts keeps its sandbox, which has no subject.
+            let subject = stored.unwrap_or_else(|| owner.subject().map(|subject| subject.to_string()));
+            let key = match subject.map(|subject| subject.parse()).transpose() {
+                Ok(Some(subject)) => key.of_subject(subject),
+                Ok(None) => key,
+                Err(_) => return Err(store::Error::BadAccount.into()),
+            };
+            return Ok(Self { id, key, is_kept: true, chats, exists });
         };
         let ticket = ticket.to_str().unwrap_or_default();
-        let key = api.temporary.key(ticket).map_err(|_| Error::NotFound { what: "temporary chat" })?;
-        Ok(Self { id: id.to_owned(), key, is_kept: false })
+        let key = api.temporary.key_of(ticket, owner.subject().as_ref());
+        let key = key.map_err(|_| Error::NotFound { what: "temporary chat" })?;
+        Ok(Self { id, key, is_kept: false, chats, exists: true })
     }
 
     /// Fails if the chat was never started. A temporary chat exists as long as its ticket.
-    pub(super) async fn must_exist(&self, api: &Api) -> Result<()> {
-        match !self.is_kept || api.store.has_chat(&self.id).await? {
-            true => Ok(()),
-            false => Err(Error::NotFound { what: "chat" }),
-        }
+    pub(super) fn must_exist(&self) -> Result<()> {
+        if self.exists { Ok(()) } else { Err(Error::NotFound { what: "chat" }) }
+    }
+}
+
+impl ChatRef {
+    /// Whether the sandbox is still that of a chat, of whoever: the first admin may have got the chat meanwhile.
+    pub(super) async fn has_sandbox(&self, api: &Api) -> Result<bool> {
+        let subject = self.key.subject().map(Subject::as_str);
+        Ok(!self.is_kept || api.store.has_sandbox(&self.id, subject).await?)
     }
 }
 
@@ -58,7 +82,8 @@ impl FromRequestParts<Api> for ChatRef {
         let Path(id) = Path::<String>::from_request_parts(parts, api)
             .await
             .map_err(|_| Error::Invalid { field: "id", problem: "must be text".into() })?;
-        Self::of(api, &id, &parts.headers)
+        let caller = Caller::from_request_parts(parts, api).await?;
+        Self::of(api, &caller, &id, &parts.headers).await
     }
 }
 
@@ -72,7 +97,7 @@ impl FromRequestParts<Api> for ChatWorkspace {
         let chat = ChatRef::from_request_parts(parts, api).await?;
         let Ok(gates) = Decision::from_request_parts(parts, api).await;
         let workspace = workspace_of(api, gates, &chat)?;
-        chat.must_exist(api).await?;
+        chat.must_exist()?;
         Ok(Self(chat, workspace))
     }
 }

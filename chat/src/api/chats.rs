@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::body::must_be_json;
+use super::caller::Caller;
 use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
 use super::title::{self, MAX_TITLE_CHARS};
@@ -33,18 +34,19 @@ pub(super) struct Rename {
 /// `GET /api/chats`
 pub(super) async fn list(
     State(api): State<Api>,
+    caller: Caller,
     which: std::result::Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Json<ChatPage>> {
     let Query(which) =
         which.map_err(|error| Error::Invalid { field: "query", problem: error.body_text() })?;
     let limit = which.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
-    Ok(Json(api.store.chats(limit, which.cursor.as_deref()).await?))
+    Ok(Json(api.store.chats_of(caller.owner()).chats(limit, which.cursor.as_deref()).await?))
 }
 
 /// `GET /api/chats/{id}`
 pub(super) async fn read(State(api): State<Api>, chat_ref: ChatRef) -> Result<Json<Value>> {
-    let chat = found(api.store.chat(&chat_ref.id).await?)?;
-    let messages = api.store.messages(&chat_ref.id).await?;
+    let chat = found(chat_ref.chats.chat(&chat_ref.id).await?)?;
+    let messages = chat_ref.chats.messages(&chat_ref.id).await?;
     let mut answer = json!(chat);
     answer["messages"] = json!(messages);
     answer["running"] = json!(api.turns.is_running(&chat_ref.key));
@@ -53,7 +55,6 @@ pub(super) async fn read(State(api): State<Api>, chat_ref: ChatRef) -> Result<Js
 
 /// `PATCH /api/chats/{id}`
 pub(super) async fn rename(
-    State(api): State<Api>,
     chat_ref: ChatRef,
     headers: HeaderMap,
     request: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
@@ -63,8 +64,8 @@ pub(super) async fn rename(
     let Json(request) = request.map_err(|error| bad(error.body_text()))?;
     let wanted = format!("must be 1 to {MAX_TITLE_CHARS} visible characters, in one line");
     let title = title::given(&request.title).ok_or_else(|| bad(wanted))?;
-    api.store.rename(&chat_ref.id, title).await?;
-    Ok(Json(found(api.store.chat(&chat_ref.id).await?)?))
+    chat_ref.chats.rename(&chat_ref.id, title).await?;
+    Ok(Json(found(chat_ref.chats.chat(&chat_ref.id).await?)?))
 }
 
 /// `DELETE /api/chats/{id}`: deletes a chat with its sandbox.
@@ -73,7 +74,7 @@ pub(super) async fn delete(State(api): State<Api>, chat_ref: ChatRef) -> Result<
     // The files first. If they cannot be removed, the chat stays, so that the user can try again.
     delete_sandbox(&api, &chat_ref.key).await?;
     if chat_ref.is_kept {
-        api.store.delete(&chat_ref.id).await?;
+        chat_ref.chats.delete(&chat_ref.id).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -87,8 +88,8 @@ async fn delete_sandbox(api: &Api, key: &ChatKey) -> Result<()> {
 }
 
 /// `POST /api/temporary`
-pub(super) async fn begin_temporary(State(api): State<Api>) -> Json<Value> {
-    let ticket = api.temporary.issue();
+pub(super) async fn begin_temporary(State(api): State<Api>, caller: Caller) -> Json<Value> {
+    let ticket = api.temporary.issue_to(caller.owner().subject().as_ref());
     let id = ticket.split('.').next().unwrap_or_default();
     Json(json!({ "id": format!("tmp_{id}"), "ticket": ticket }))
 }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde_json::json;
 
-use crate::store;
+use crate::{people, store};
 
 /// A response, or an error.
 pub(super) type Result<T> = std::result::Result<T, Error>;
@@ -31,6 +31,18 @@ pub(super) enum Error {
     /// The client is not authorized.
     #[error("this app requires its token, or a request from its own machine")]
     Unauthorized,
+    /// Nobody is signed in.
+    #[error("sign in first")]
+    SignedOut,
+    /// Only admins may do this.
+    #[error("only an admin may do this")]
+    NotAdmin,
+    /// The app has no accounts.
+    #[error("this app has no accounts; `chat user add` on its machine makes the first one")]
+    NoAccounts,
+    /// The header that only the app's own page sends is missing.
+    #[error("the request has no header `{}`", super::cookie::OWN_REQUEST)]
+    NotOwnRequest,
     /// The request comes from a page of another origin.
     #[error("the request comes from a page of another origin, or its host is not allowed")]
     Foreign,
@@ -61,6 +73,9 @@ pub(super) enum Error {
     /// The database failed.
     #[error("the chats cannot be stored at the moment")]
     Store(#[from] store::Error),
+    /// An act of accounts failed.
+    #[error("{0}")]
+    People(#[from] people::Error),
 }
 
 impl Error {
@@ -70,7 +85,10 @@ impl Error {
             Self::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
             Self::TooManyTokens(_) => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
-            Self::Foreign => (StatusCode::FORBIDDEN, "foreign_origin"),
+            Self::SignedOut => (StatusCode::UNAUTHORIZED, "signed_out"),
+            Self::NotAdmin => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::NoAccounts => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Foreign | Self::NotOwnRequest => (StatusCode::FORBIDDEN, "foreign_origin"),
             Self::ToolsDisabled(_) => (StatusCode::FORBIDDEN, "tools_disabled"),
             Self::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
@@ -80,6 +98,24 @@ impl Error {
             Self::NoModel => (StatusCode::UNPROCESSABLE_ENTITY, "no_model"),
             Self::Sandbox(error) => of_sandbox(error),
             Self::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::People(error) => of_people(error),
+        }
+    }
+}
+
+fn of_people(error: &people::Error) -> (StatusCode, &'static str) {
+    use people::Error;
+    match error {
+        Error::WrongPassword => (StatusCode::UNAUTHORIZED, "wrong_password"),
+        Error::WrongCurrentPassword => (StatusCode::FORBIDDEN, "wrong_password"),
+        Error::BadInvitation => (StatusCode::NOT_FOUND, "not_found"),
+        Error::TooManyAttempts { .. } | Error::Busy => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+        Error::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
+        Error::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+        Error::Store(store::Error::NameTaken) => (StatusCode::CONFLICT, "already_exists"),
+        Error::Store(store::Error::NoAdmin | store::Error::Full { .. }) => (StatusCode::CONFLICT, "refused"),
+        Error::Store(_) | Error::Random(_) | Error::Hash(_) | Error::Thread(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
         }
     }
 }
@@ -106,7 +142,12 @@ impl IntoResponse for Error {
             tracing::warn!(error = %self, cause = ?std::error::Error::source(&self), "a request failed");
         }
         let mut response = (status, Json(json!({ "error": self.to_string(), "code": code }))).into_response();
-        if let Self::TooManyTokens(seconds) = self {
+        let wait_seconds = match &self {
+            Self::TooManyTokens(seconds) => Some(*seconds),
+            Self::People(people::Error::TooManyAttempts { wait }) => Some(wait.as_secs() + 1),
+            _ => None,
+        };
+        if let Some(seconds) = wait_seconds {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         response

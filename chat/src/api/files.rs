@@ -84,9 +84,9 @@ pub(super) async fn put(
     let content = request.into_body().into_data_stream().map(|piece| piece.map_err(std::io::Error::other));
     workspace.upload(path, bytes, content.boxed()).await?;
     // A chat that was deleted meanwhile must leave no sandbox.
-    if let Err(gone) = chat_ref.must_exist(&api).await {
+    if !chat_ref.has_sandbox(&api).await? {
         workspace.delete().await?;
-        return Err(gone);
+        return Err(Error::NotFound { what: "chat" });
     }
     Ok(Json(json!({ "path": path, "size": bytes })))
 }

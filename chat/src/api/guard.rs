@@ -2,18 +2,15 @@
 //!
 //! A browser sends requests on behalf of any page. So a request for another host is rejected, because its name may
 //! resolve to this machine only temporarily (DNS rebinding). A request that changes something must come from the
-//! app's own page. Then the access policy of the tools applies to the chats too, because they contain the sandbox's
-//! output.
+//! app's own page.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, HOST, HeaderName, HeaderValue, ORIGIN};
-use http::{HeaderMap, Method};
-use listen::slot::ConnectionSlot;
+use http::{HeaderMap, Method, Uri};
 
 use super::error::{Error, Result};
 use super::{ACCESS_ROUTE, Api, page};
@@ -32,18 +29,6 @@ pub(super) async fn check_all(State(api): State<Api>, request: Request, next: Ne
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
-}
-
-/// Checks requests that require access to the tools.
-pub(super) async fn check_private(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    if !api.gates.admits(&parts) {
-        return Error::Unauthorized.into_response();
-    }
-    if let Some(connection) = parts.extensions.get::<Arc<ConnectionSlot>>() {
-        connection.mark_authenticated();
-    }
-    next.run(Request::from_parts(parts, body)).await
 }
 
 fn admit(api: &Api, request: Request) -> Result<Request> {
@@ -65,15 +50,21 @@ fn admit(api: &Api, request: Request) -> Result<Request> {
 
 fn check(request: &Request, allowed: &[String]) -> bool {
     let headers = request.headers();
-    let named = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
-    let Some(host) = named.or(request.uri().authority().map(|it| it.as_str())) else {
+    let Some(host) = host(headers, request.uri()) else {
         // An HTTP/1.0 request without a host is not from a browser.
         return request.method() == Method::GET;
     };
     is_ours(host, allowed) && (is_safe(request.method()) || is_own_page(headers, host))
 }
 
-fn is_safe(method: &Method) -> bool {
+/// Returns the host that a request names.
+pub(super) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let named = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
+    named.or(uri.authority().map(|authority| authority.as_str()))
+}
+
+/// Whether the method changes nothing.
+pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
@@ -90,7 +81,7 @@ fn is_ours(host: &str, allowed: &[String]) -> bool {
 
 /// Whether the request comes from the app's own page. `sec-fetch-site` is trusted, because pages cannot set it. An
 /// older browser sends the page's origin. A client that sends neither is not a browser.
-fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
+pub(super) fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
     if let Some(site) = headers.get(FETCH_SITE) {
         return site == "same-origin" || site == "none";
     }

@@ -1,20 +1,27 @@
 //! The HTTP API of the page.
 
 mod about;
+mod account;
 mod answer;
 mod body;
+mod caller;
 mod chat_ref;
 mod chats;
+mod cookie;
 mod error;
 mod files;
 mod guard;
+mod identify;
 mod page;
 mod question;
 mod routes;
 mod sandbox;
 mod server;
+mod session;
 mod title;
 mod turns;
+mod until_ended;
+mod users;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,6 +35,7 @@ use self::body::Bodies;
 pub use self::body::{MAX_BODY_BYTES, MAX_VALUES};
 use self::turns::Turns;
 use crate::model::ModelClient;
+use crate::people::People;
 use crate::settings::{ModelSettings, Settings};
 use crate::store::Store;
 
@@ -36,6 +44,9 @@ pub const MAX_MESSAGE_CHARS: usize = 100_000;
 
 /// Maximum length of an uploaded file in bytes.
 pub const MAX_UPLOAD_BYTES: u64 = 100 * 1024 * 1024;
+
+/// The route that shows that the server runs, whatever its database does.
+const HEALTH_ROUTE: &str = "/api/health";
 
 /// The route where a page checks its token.
 const ACCESS_ROUTE: &str = "/api/admin/access";
@@ -49,6 +60,7 @@ pub struct Api {
     gates: Gates,
     tools: Option<App>,
     store: Store,
+    people: People,
     temporary: TemporaryChats,
     models: Arc<HashMap<String, ModelEntry>>,
     turns: Turns,
@@ -74,6 +86,8 @@ pub struct ApiParts {
     pub tools: Option<App>,
     /// The stored chats.
     pub store: Store,
+    /// The accounts.
+    pub people: People,
     /// Verifies the tickets of temporary chats.
     pub temporary: TemporaryChats,
     /// The client of each model, in the settings' order.
@@ -83,7 +97,7 @@ pub struct ApiParts {
 impl Api {
     /// Creates the API from its parts.
     pub fn new(parts: ApiParts) -> Self {
-        let ApiParts { settings, configured, gates, tools, store, temporary, clients } = parts;
+        let ApiParts { settings, configured, gates, tools, store, people, temporary, clients } = parts;
         let models = settings.models.iter().cloned().zip(clients);
         let models = models
             .map(|(settings, client)| (settings.id.clone(), ModelEntry { settings, client }))
@@ -94,11 +108,17 @@ impl Api {
             gates,
             tools,
             store,
+            people,
             temporary,
             models: Arc::new(models),
             turns: Turns::default(),
             bodies: Bodies::default(),
         }
+    }
+
+    /// Whether browsers reach the app over TLS.
+    fn is_secure(&self) -> bool {
+        self.settings.public_url.as_ref().is_some_and(|url| url.scheme() == "https")
     }
 
     /// Returns the name of the sandbox provider, if there are tools.

@@ -3,11 +3,12 @@
 //! For a stored chat, only the user's last message of the request counts. To regenerate an answer, the stored
 //! message is used instead. For a temporary chat, the request has the whole history.
 
+use bash_tools::session::Subject;
 use serde::Deserialize;
 
 use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
-use super::{Api, MAX_MESSAGE_CHARS, title};
+use super::{MAX_MESSAGE_CHARS, title};
 use crate::store::{NewTurn, Removal};
 use crate::turn::{MAX_COMMAND_CHARS, Message, Role, command_of};
 
@@ -46,12 +47,12 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) async fn of(request: ChatRequest, api: &Api, chat_ref: &ChatRef) -> Result<Self> {
+    pub(super) async fn of(request: ChatRequest, chat_ref: &ChatRef) -> Result<Self> {
         let ChatRequest { messages: sent, trigger, message_id: named, .. } = request;
         let is_again = trigger == Some(Trigger::RegenerateMessage);
         // A chat may be long, so it is only read if the page goes back in it.
         let goes_back = chat_ref.is_kept && (is_again || named.is_some());
-        let kept = if goes_back { api.store.messages(&chat_ref.id).await? } else { Vec::new() };
+        let kept = if goes_back { chat_ref.chats.messages(&chat_ref.id).await? } else { Vec::new() };
         let message = match chat_ref.is_kept && is_again {
             true => last_user_message(before_answer(&kept, named.as_deref())),
             false => last_user_message(&sent),
@@ -71,31 +72,27 @@ impl Question {
     }
 
     /// Stores the chat so far, unless it is temporary. Returns the title of a new chat.
-    pub(super) async fn store(
-        &self,
-        api: &Api,
-        chat_ref: &ChatRef,
-        model: Option<&str>,
-    ) -> Result<Option<String>> {
+    pub(super) async fn store(&self, chat_ref: &ChatRef, model: Option<&str>) -> Result<Option<String>> {
         if !chat_ref.is_kept {
             return Ok(None);
         }
-        let is_new = api.store.chat(&chat_ref.id).await?.is_none();
+        let is_new = chat_ref.chats.chat(&chat_ref.id).await?.is_none();
         if self.is_again && is_new {
             return Err(Error::NotFound { what: "chat" });
         }
         let title = title::made_of(&self.text);
         let message = (!self.is_again).then_some(&self.message);
-        api.store
-            .begin_turn(NewTurn { chat: &chat_ref.id, title: &title, model, removal: &self.removal, message })
-            .await?;
+        let (chat, removal) = (chat_ref.id.as_str(), &self.removal);
+        let subject = chat_ref.key.subject().map(Subject::as_str);
+        let turn = NewTurn { chat, title: &title, subject, model, removal, message };
+        chat_ref.chats.begin_turn(turn).await?;
         Ok(is_new.then_some(title))
     }
 
     /// Returns the chat so far with the question, once it is stored.
-    pub(super) async fn history(self, api: &Api, chat_ref: &ChatRef) -> Result<Vec<Message>> {
+    pub(super) async fn history(self, chat_ref: &ChatRef) -> Result<Vec<Message>> {
         match chat_ref.is_kept {
-            true => Ok(api.store.messages(&chat_ref.id).await?),
+            true => Ok(chat_ref.chats.messages(&chat_ref.id).await?),
             false => Ok(self.sent),
         }
     }

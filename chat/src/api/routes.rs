@@ -2,12 +2,15 @@
 //! this list.
 
 use axum::handler::Handler;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{self, MethodFilter, MethodRouter, any, on};
 use axum::{Router, extract::DefaultBodyLimit};
 use bash_tools::gates::{BashToolsLayer, Gates, access_route};
 
-use super::{Api, about, answer, body, chats, error, files, guard, page, sandbox};
+use super::{
+    ACCESS_ROUTE, Api, HEALTH_ROUTE, about, account, answer, body, chats, error, files, guard, identify,
+    page, sandbox, session, users,
+};
 
 /// A method of a path, and its handler.
 struct Route {
@@ -21,7 +24,7 @@ struct Route {
 impl Api {
     /// Returns the routes. The server adds the peer's address to each request.
     pub(super) fn router(self) -> Router {
-        let private = router(private()).layer(from_fn_with_state(self.clone(), guard::check_private));
+        let private = router(private()).layer(from_fn(identify::check_private));
         Router::new()
             .merge(private)
             .merge(router(open(&self.gates)))
@@ -30,12 +33,13 @@ impl Api {
             .fallback(routing::get(page::page))
             .layer(DefaultBodyLimit::max(body::SHORT_BYTES))
             .layer(BashToolsLayer::new(self.gates.clone()))
+            .layer(from_fn_with_state(self.clone(), identify::identify))
             .layer(from_fn_with_state(self.clone(), guard::check_all))
             .with_state(self)
     }
 }
 
-/// Routes that require access to the tools.
+/// Routes that require a caller. See `identify.rs`.
 fn private() -> Vec<Route> {
     // A file is streamed and has its own limit.
     let upload = files::put.layer(DefaultBodyLimit::disable());
@@ -55,15 +59,27 @@ fn private() -> Vec<Route> {
         delete("/api/chats/{id}/files", files::remove),
         get("/api/chats/{id}/files/content", files::read),
         put("/api/chats/{id}/files/content", upload),
+        delete("/api/session", session::sign_out),
+        put("/api/account/password", account::change_password),
+        get("/api/account/sessions", account::sessions),
+        delete("/api/account/sessions/{session}", account::end_session),
+        get("/api/users", users::list),
+        patch("/api/users/{user}", users::change),
+        delete("/api/users/{user}/sessions", users::end_sessions),
+        get("/api/invitations", users::invitations),
+        post("/api/invitations", users::invite),
+        delete("/api/invitations/{invitation}", users::withdraw),
     ]
 }
 
 /// Routes for every client.
 fn open(gates: &Gates) -> Vec<Route> {
     vec![
-        get("/api/health", about::health),
+        get(HEALTH_ROUTE, about::health),
         get("/api/app", about::app),
-        Route { method: "GET", path: "/api/admin/access", answer: access_route(gates.clone()) },
+        post("/api/session", session::sign_in),
+        post("/api/invitations/accept", session::accept),
+        Route { method: "GET", path: ACCESS_ROUTE, answer: access_route(gates.clone()) },
     ]
 }
 

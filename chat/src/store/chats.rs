@@ -8,7 +8,15 @@ use super::Store;
 use super::chat::Chat;
 use super::error::Error;
 use super::row::{ChatRow, MessageRow, role_name};
+use crate::account::Owner;
 use crate::turn::Message;
+
+/// The chats of one owner. There is no other way to the stored chats. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OwnedChats {
+    store: Store,
+    owner: Owner,
+}
 
 /// A page of chats, the most recently changed first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,6 +35,8 @@ pub struct NewTurn<'a> {
     pub chat: &'a str,
     /// Title of a new chat.
     pub title: &'a str,
+    /// Subject that the sandbox of a new chat belongs to, if any.
+    pub subject: Option<&'a str>,
     /// Requested model, if any.
     pub model: Option<&'a str>,
     /// Messages to remove first.
@@ -49,20 +59,40 @@ pub enum Removal {
 const CHAT: &str = "SELECT id, title, model, created_at, updated_at FROM chats";
 
 impl Store {
+    /// Returns the chats of an owner.
+    pub fn chats_of(&self, owner: Owner) -> OwnedChats {
+        OwnedChats { store: self.clone(), owner }
+    }
+
+    /// Whether any owner's chat has the sandbox of this id and subject.
+    pub async fn has_sandbox(&self, chat: &str, subject: Option<&str>) -> Result<bool, Error> {
+        let select = "SELECT EXISTS (SELECT 1 FROM chats WHERE id = ? AND subject IS ?)";
+        Ok(sqlx::query_scalar(select).bind(chat).bind(subject).fetch_one(&self.pool).await?)
+    }
+}
+
+impl OwnedChats {
+    /// Whose chats they are.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     /// Returns chats by their last change. `cursor` is from the previous page. An invalid one starts at the
     /// beginning.
     pub async fn chats(&self, limit: u32, cursor: Option<&str>) -> Result<ChatPage, Error> {
         let (before, id) = cursor.and_then(parse_cursor).unwrap_or((i64::MAX, ""));
         let select = format!(
-            "{CHAT} WHERE (updated_at, id) < (?, ?) OR ? = '' ORDER BY updated_at DESC, id DESC LIMIT ?"
+            "{CHAT} WHERE owner = ? AND ((updated_at, id) < (?, ?) OR ? = '') \
+             ORDER BY updated_at DESC, id DESC LIMIT ?"
         );
         // One more than requested, to know whether there are others.
         let rows: Vec<ChatRow> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(self.owner.as_str())
             .bind(before)
             .bind(id)
             .bind(id)
             .bind(i64::from(limit) + 1)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.store.pool)
             .await?;
         let mut chats: Vec<Chat> = rows.into_iter().map(Chat::from).collect();
         let has_more = chats.len() > limit as usize;
@@ -74,29 +104,32 @@ impl Store {
 
     /// Returns a chat.
     pub async fn chat(&self, id: &str) -> Result<Option<Chat>, Error> {
-        let select = format!("{CHAT} WHERE id = ?");
-        let row: Option<ChatRow> =
-            sqlx::query_as(sqlx::AssertSqlSafe(select)).bind(id).fetch_optional(&self.pool).await?;
+        let select = format!("{CHAT} WHERE owner = ? AND id = ?");
+        let select = sqlx::query_as(sqlx::AssertSqlSafe(select)).bind(self.owner.as_str()).bind(id);
+        let row: Option<ChatRow> = select.fetch_optional(&self.store.pool).await?;
         Ok(row.map(Chat::from))
     }
 
-    /// Whether the chat exists.
-    pub async fn has_chat(&self, id: &str) -> Result<bool, Error> {
-        let select = "SELECT EXISTS (SELECT 1 FROM chats WHERE id = ?)";
-        Ok(sqlx::query_scalar(select).bind(id).fetch_one(&self.pool).await?)
+    /// Returns the subject that the chat's sandbox belongs to. The outer `None` means that there is no such chat.
+    pub async fn subject(&self, id: &str) -> Result<Option<Option<String>>, Error> {
+        let select = "SELECT subject FROM chats WHERE owner = ? AND id = ?";
+        let select = sqlx::query_scalar(select).bind(self.owner.as_str()).bind(id);
+        Ok(select.fetch_optional(&self.store.pool).await?)
     }
 
     /// Returns a chat's messages, oldest first.
     pub async fn messages(&self, chat: &str) -> Result<Vec<Message>, Error> {
-        let select = "SELECT id, role, parts FROM messages WHERE chat = ? ORDER BY position";
-        let rows: Vec<MessageRow> = sqlx::query_as(select).bind(chat).fetch_all(&self.pool).await?;
+        let select = "SELECT id, role, parts FROM messages WHERE owner = ? AND chat = ? ORDER BY position";
+        let select = sqlx::query_as(select).bind(self.owner.as_str()).bind(chat);
+        let rows: Vec<MessageRow> = select.fetch_all(&self.store.pool).await?;
         rows.into_iter().map(Message::try_from).collect()
     }
 
     /// Sets the title of a chat. Returns whether it exists.
     pub async fn rename(&self, chat: &str, title: &str) -> Result<bool, Error> {
-        let mut change = self.writer.begin().await?;
-        let update = sqlx::query("UPDATE chats SET title = ? WHERE id = ?").bind(title).bind(chat);
+        let mut change = self.store.writer.begin().await?;
+        let update = sqlx::query("UPDATE chats SET title = ? WHERE owner = ? AND id = ?");
+        let update = update.bind(title).bind(self.owner.as_str()).bind(chat);
         let renamed = update.execute(&mut *change).await?.rows_affected() > 0;
         change.commit().await?;
         Ok(renamed)
@@ -104,51 +137,63 @@ impl Store {
 
     /// Removes a chat with its messages. Safe to repeat.
     pub async fn delete(&self, chat: &str) -> Result<(), Error> {
-        let mut change = self.writer.begin().await?;
-        sqlx::query("DELETE FROM chats WHERE id = ?").bind(chat).execute(&mut *change).await?;
+        let mut change = self.store.writer.begin().await?;
+        let delete = sqlx::query("DELETE FROM chats WHERE owner = ? AND id = ?");
+        delete.bind(self.owner.as_str()).bind(chat).execute(&mut *change).await?;
         change.commit().await
     }
 
     /// Stores the start of a turn atomically.
     pub async fn begin_turn(&self, turn: NewTurn<'_>) -> Result<(), Error> {
-        let mut change = self.writer.begin().await?;
+        let mut change = self.store.writer.begin().await?;
         let now = Timestamp::now().as_millisecond();
         let upsert =
-            "INSERT INTO chats (id, title, model, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)
-             ON CONFLICT (id) DO UPDATE SET updated_at = ?4, model = COALESCE(?3, model)";
-        let upsert = sqlx::query(upsert).bind(turn.chat).bind(turn.title).bind(turn.model).bind(now);
-        upsert.execute(&mut *change).await?;
-        removal(&mut change, turn.chat, turn.removal).await?;
+            "INSERT INTO chats (owner, id, title, model, subject, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+             ON CONFLICT (owner, id) DO UPDATE SET updated_at = ?6, model = COALESCE(?4, model)";
+        let upsert = sqlx::query(upsert).bind(self.owner.as_str()).bind(turn.chat).bind(turn.title);
+        upsert.bind(turn.model).bind(turn.subject).bind(now).execute(&mut *change).await?;
+        let chat = ChatId { owner: self.owner.as_str(), id: turn.chat };
+        removal(&mut change, chat, turn.removal).await?;
         if let Some(message) = turn.message {
-            append(&mut change, turn.chat, message).await?;
+            append(&mut change, chat, message).await?;
         }
         change.commit().await
     }
 
     /// Stores an answer and replaces an earlier version of it. Does nothing if its chat was deleted.
     pub async fn put_answer(&self, chat: &str, answer: &Message) -> Result<(), Error> {
-        let mut change = self.writer.begin().await?;
-        let update = sqlx::query("UPDATE chats SET updated_at = ? WHERE id = ?");
-        let update = update.bind(Timestamp::now().as_millisecond()).bind(chat).execute(&mut *change);
-        if update.await?.rows_affected() > 0 && !replace(&mut change, chat, answer).await? {
+        let mut change = self.store.writer.begin().await?;
+        let update = sqlx::query("UPDATE chats SET updated_at = ? WHERE owner = ? AND id = ?");
+        let update = update.bind(Timestamp::now().as_millisecond()).bind(self.owner.as_str()).bind(chat);
+        let chat = ChatId { owner: self.owner.as_str(), id: chat };
+        if update.execute(&mut *change).await?.rows_affected() > 0
+            && !replace(&mut change, chat, answer).await?
+        {
             append(&mut change, chat, answer).await?;
         }
         change.commit().await
     }
 }
 
-async fn removal(change: &mut SqliteConnection, chat: &str, what: &Removal) -> Result<(), Error> {
+/// A chat of any owner, in this file only.
+#[derive(Debug, Clone, Copy)]
+struct ChatId<'a> {
+    owner: &'a str,
+    id: &'a str,
+}
+
+async fn removal(change: &mut SqliteConnection, chat: ChatId<'_>, what: &Removal) -> Result<(), Error> {
     let delete = match what {
         Removal::Nothing => return Ok(()),
         Removal::From(id) => {
-            let delete = "DELETE FROM messages WHERE chat = ?1 AND position >=
-                 (SELECT position FROM messages WHERE chat = ?1 AND id = ?2)";
-            sqlx::query(delete).bind(chat).bind(id)
+            let delete = "DELETE FROM messages WHERE owner = ?1 AND chat = ?2 AND position >=
+                 (SELECT position FROM messages WHERE owner = ?1 AND chat = ?2 AND id = ?3)";
+            sqlx::query(delete).bind(chat.owner).bind(chat.id).bind(id)
         }
         Removal::LastAnswer => {
-            let delete = "DELETE FROM messages WHERE chat = ?1 AND position >
-                 (SELECT MAX(position) FROM messages WHERE chat = ?1 AND role = 'user')";
-            sqlx::query(delete).bind(chat)
+            let delete = "DELETE FROM messages WHERE owner = ?1 AND chat = ?2 AND position >
+                 (SELECT MAX(position) FROM messages WHERE owner = ?1 AND chat = ?2 AND role = 'user')";
+            sqlx::query(delete).bind(chat.owner).bind(chat.id)
         }
     };
     delete.execute(change).await?;
@@ -156,19 +201,19 @@ async fn removal(change: &mut SqliteConnection, chat: &str, what: &Removal) -> R
 }
 
 /// Returns whether there was a message to replace.
-async fn replace(change: &mut SqliteConnection, chat: &str, message: &Message) -> Result<bool, Error> {
+async fn replace(change: &mut SqliteConnection, chat: ChatId<'_>, message: &Message) -> Result<bool, Error> {
     let parts = serde_json::to_string(&message.parts)?;
-    let update = sqlx::query("UPDATE messages SET parts = ? WHERE chat = ? AND id = ?");
-    let replaced = update.bind(parts).bind(chat).bind(&message.id).execute(change).await?;
-    Ok(replaced.rows_affected() > 0)
+    let update = sqlx::query("UPDATE messages SET parts = ? WHERE owner = ? AND chat = ? AND id = ?");
+    let update = update.bind(parts).bind(chat.owner).bind(chat.id).bind(&message.id);
+    Ok(update.execute(change).await?.rows_affected() > 0)
 }
 
-async fn append(change: &mut SqliteConnection, chat: &str, message: &Message) -> Result<(), Error> {
-    let insert = "INSERT INTO messages (chat, position, id, role, parts)
-         SELECT ?1, COALESCE(MAX(position), 0) + 1, ?2, ?3, ?4 FROM messages WHERE chat = ?1";
+async fn append(change: &mut SqliteConnection, chat: ChatId<'_>, message: &Message) -> Result<(), Error> {
+    let insert = "INSERT INTO messages (owner, chat, position, id, role, parts)
+         SELECT ?1, ?2, COALESCE(MAX(position), 0) + 1, ?3, ?4, ?5 FROM messages WHERE owner = ?1 AND chat = ?2";
     let parts = serde_json::to_string(&message.parts)?;
-    let insert = sqlx::query(insert).bind(chat).bind(&message.id).bind(role_name(message.role)).bind(parts);
-    insert.execute(change).await?;
+    let insert = sqlx::query(insert).bind(chat.owner).bind(chat.id).bind(&message.id);
+    insert.bind(role_name(message.role)).bind(parts).execute(change).await?;
     Ok(())
 }
 
@@ -182,25 +227,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::account::UserId;
     use crate::turn::Role;
 
-    async fn store() -> (Store, tempfile::TempDir) {
+    async fn store() -> (OwnedChats, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        (Store::open(dir.path()).await.unwrap(), dir)
+        (open(&dir).await, dir)
+    }
+
+    async fn open(dir: &tempfile::TempDir) -> OwnedChats {
+        Store::open(dir.path()).await.unwrap().chats_of(Owner::Everyone)
     }
 
     fn answer(id: &str) -> Message {
         Message { id: id.into(), role: Role::Assistant, parts: vec![json!({ "type": "text", "text": id })] }
     }
 
-    async fn add_turn(store: &Store, chat: &str, id: &str, removal: Removal) {
+    async fn add_turn(store: &OwnedChats, chat: &str, id: &str, removal: Removal) {
         let message = Message::of_user(id.into(), id);
-        let turn = NewTurn { chat, title: "t", model: None, removal: &removal, message: Some(&message) };
+        let turn = NewTurn {
+            chat,
+            title: "t",
+            subject: None,
+            model: None,
+            removal: &removal,
+            message: Some(&message),
+        };
         store.begin_turn(turn).await.unwrap();
         store.put_answer(chat, &answer(&format!("to {id}"))).await.unwrap();
     }
 
-    async fn ids(store: &Store, chat: &str) -> Vec<String> {
+    async fn ids(store: &OwnedChats, chat: &str) -> Vec<String> {
         store.messages(chat).await.unwrap().into_iter().map(|message| message.id).collect()
     }
 
@@ -210,7 +267,7 @@ mod tests {
         add_turn(&store, "1", "a", Removal::Nothing).await;
         add_turn(&store, "1", "b", Removal::Nothing).await;
         drop(store);
-        let store = Store::open(dir.path()).await.unwrap();
+        let store = open(&dir).await;
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b"]);
         assert_eq!(store.messages("1").await.unwrap()[1], answer("to a"));
         let more = Message { parts: vec![json!({ "type": "text", "text": "more" })], ..answer("to b") };
@@ -230,8 +287,14 @@ mod tests {
         add_turn(&store, "1", "b", Removal::From("b".into())).await;
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b"]);
         add_turn(&store, "1", "d", Removal::From("nowhere".into())).await;
-        let again =
-            NewTurn { chat: "1", title: "", model: Some("m"), removal: &Removal::LastAnswer, message: None };
+        let again = NewTurn {
+            chat: "1",
+            title: "",
+            subject: None,
+            model: Some("m"),
+            removal: &Removal::LastAnswer,
+            message: None,
+        };
         store.begin_turn(again).await.unwrap();
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b", "d"]);
         let chat = store.chat("1").await.unwrap().unwrap();
@@ -270,5 +333,24 @@ mod tests {
         assert!(!store.rename("1", "new").await.unwrap());
         store.put_answer("1", &answer("late")).await.unwrap();
         assert!(ids(&store, "1").await.is_empty() && store.chats(9, None).await.unwrap().chats.is_empty());
+    }
+
+    #[tokio::test]
+    async fn owners_have_chats_of_the_same_id() {
+        let (everyone, _dir) = store().await;
+        let store = everyone.store.clone();
+        let [ann, bob] = [UserId::random(), UserId::random()].map(|id| store.chats_of(Owner::User(id)));
+        for (chats, text) in [(&ann, "a"), (&bob, "b")] {
+            add_turn(chats, "1", text, Removal::Nothing).await;
+        }
+        assert_eq!(ids(&ann, "1").await, ["a", "to a"]);
+        assert_eq!(ids(&bob, "1").await, ["b", "to b"]);
+        assert_eq!(everyone.chat("1").await.unwrap(), None);
+        bob.delete("1").await.unwrap();
+        assert_eq!(ids(&ann, "1").await, ["a", "to a"]);
+        assert!(bob.chats(9, None).await.unwrap().chats.is_empty());
+        assert!(!bob.rename("1", "new").await.unwrap());
+        bob.put_answer("1", &answer("late")).await.unwrap();
+        assert_eq!((ids(&ann, "1").await.len(), ids(&bob, "1").await.len()), (2, 0));
     }
 }

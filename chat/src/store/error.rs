@@ -1,5 +1,7 @@
 //! Errors of the store.
 
+use std::path::PathBuf;
+
 /// Why a call of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -12,4 +14,30 @@ pub enum Error {
     /// A stored message is invalid.
     #[error("a message in the database of chats is invalid")]
     BadMessage(#[from] serde_json::Error),
+    /// A row of an account is invalid.
+    #[error("an account in the database of chats is invalid")]
+    BadAccount,
+    /// The database could not be copied before its tables change.
+    #[error("the database of chats could not be copied to {}", .path.display())]
+    Copy {
+        /// The file that the copy would have become.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// Another account has the name.
+    #[error("another account has this name")]
+    NameTaken,
+    /// The first account must be an admin, and the last admin stays one.
+    #[error("there must be an admin")]
+    NoAdmin,
+    /// There are too many of something.
+    #[error("there are {limit} {what} already")]
+    Full {
+        /// What there is too much of.
+        what: &'static str,
+        /// Maximum number.
+        limit: u32,
+    },
 }

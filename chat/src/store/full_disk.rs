@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::{NewTurn, Removal, Store};
+use super::{NewTurn, OwnedChats, Removal, Store};
+use crate::account::Owner;
 use crate::turn::{Message, Role};
 
 /// A disk of 2 MiB, removed on drop.
@@ -34,10 +35,16 @@ impl Drop for SmallDisk {
     }
 }
 
-async fn say(store: &Store, id: &str) -> Result<(), super::Error> {
+async fn say(store: &OwnedChats, id: &str) -> Result<(), super::Error> {
     let message = Message::of_user(id.into(), &"word ".repeat(10_000));
-    let turn =
-        NewTurn { chat: "1", title: "t", model: None, removal: &Removal::Nothing, message: Some(&message) };
+    let turn = NewTurn {
+        chat: "1",
+        title: "t",
+        subject: None,
+        model: None,
+        removal: &Removal::Nothing,
+        message: Some(&message),
+    };
     store.begin_turn(turn).await?;
     let answer =
         Message { id: format!("to {id}"), role: Role::Assistant, parts: vec![json!({ "type": "text" })] };
@@ -52,7 +59,7 @@ async fn chats_are_stored_again_when_the_disk_has_space() {
     };
     let filler = disk.path().join("filler");
     std::fs::write(&filler, vec![0; 1 << 20]).unwrap();
-    let store = Store::open(disk.path()).await.unwrap();
+    let store = Store::open(disk.path()).await.unwrap().chats_of(Owner::Everyone);
     let mut kept = 0;
     while say(&store, &format!("before {kept}")).await.is_ok() {
         kept += 1;

@@ -1,12 +1,18 @@
-//! Stored chats, in one SQLite database in the state directory. The store makes no decisions.
+//! Stored chats and accounts, in one SQLite database in the state directory. The store makes no decisions.
 
+mod backup;
 mod change;
 mod chat;
 mod chats;
 mod error;
 #[cfg(test)]
 mod full_disk;
+mod invitations;
 mod row;
+mod sessions;
+#[cfg(test)]
+mod upgrade;
+mod users;
 
 use std::path::Path;
 use std::str::FromStr;
@@ -18,8 +24,11 @@ use sqlx::{SqlSafeStr, SqlitePool};
 
 use self::change::Writer;
 pub use self::chat::Chat;
-pub use self::chats::{ChatPage, NewTurn, Removal};
+pub use self::chats::{ChatPage, NewTurn, OwnedChats, Removal};
 pub use self::error::Error;
+pub use self::invitations::{NewInvitation, NewMember};
+pub use self::sessions::NewSession;
+pub use self::users::{NewUser, UserChange};
 
 /// Maximum time that a call waits for another one's write.
 const BUSY: Duration = Duration::from_secs(5);
@@ -36,26 +45,33 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or creates `chat.db` in an existing directory.
+    /// Opens or creates `chat.db` in an existing directory. Copies one of an earlier version first.
     pub async fn open(state_dir: &Path) -> Result<Self, Error> {
         let file = state_dir.join("chat.db");
         let options = SqliteConnectOptions::from_str("sqlite:")?
-            .filename(file)
+            .filename(&file)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .foreign_keys(true)
             .busy_timeout(BUSY);
         let pool = SqlitePoolOptions::new().max_connections(READERS).connect_with(options.clone()).await?;
-        migrations().run(&pool).await?;
+        let migrations = migrations();
+        backup::copy_older(&pool, &file, &migrations).await?;
+        migrations.run(&pool).await?;
         Ok(Self { pool, writer: Writer::new(options) })
     }
 }
 
 /// The files in `migrations`. Databases have a checksum of each, so they never change.
 fn migrations() -> Migrator {
-    let chats = include_str!("../../migrations/0001_chats.sql").into_sql_str();
-    Migrator::with_migrations(vec![Migration::new(1, "chats".into(), MigrationType::Simple, chats, false)])
+    let migration = |version, name: &'static str, sql: &'static str| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(vec![
+        migration(1, "chats", include_str!("../../migrations/0001_chats.sql")),
+        migration(2, "users", include_str!("../../migrations/0002_users.sql")),
+    ])
 }
 
 #[cfg(test)]

@@ -77,6 +77,6 @@ fn role(name: &str) -> Role {
     }
 }
 
-fn time(ms: i64) -> Timestamp {
+pub(super) fn time(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -9,6 +9,7 @@ use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
 use chat::api::{Api, ApiParts};
 use chat::model::ModelClient;
+use chat::people::People;
 use chat::settings::Settings;
 use chat::store::Store;
 use futures::StreamExt;
@@ -27,6 +28,7 @@ pub(crate) struct TestApp {
     pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) daemon: Daemon,
+    pub(crate) people: People,
     dir: TempDir,
     stop: CancellationToken,
     server: tokio::task::JoinHandle<()>,
@@ -87,12 +89,15 @@ impl TestApp {
             _ => None,
         };
         let environment = Environment::read(Some(&tools), &env);
+        let store = Store::open(dir.path()).await.unwrap();
+        let people = People::new(store.clone()).unwrap();
         let api = Api::new(ApiParts {
             settings: Settings::read(&env).unwrap(),
             gates: Gates::new(Some(&tools), &environment).unwrap(),
             tools: Some(App::new(&tools, &environment).unwrap().with_pause(Duration::from_millis(130))),
             configured: Some(tools),
-            store: Store::open(dir.path()).await.unwrap(),
+            store,
+            people: people.clone(),
             temporary: TemporaryChats::new(&[7; 32]),
             clients,
         });
@@ -101,7 +106,7 @@ impl TestApp {
         let stop = CancellationToken::new();
         let server = tokio::spawn(api.serve(listener, stop.clone()));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { base, http, daemon, dir, stop, server }
+        Self { base, http, daemon, people, dir, stop, server }
     }
 
     /// Restarts the app.

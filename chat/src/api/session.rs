@@ -1,0 +1,99 @@
+//! Signing in and out.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
+use http::header::{SET_COOKIE, USER_AGENT};
+use http::request::Parts;
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::caller::Member;
+use super::error::{Error, Result};
+use super::{Api, cookie};
+use crate::account::User;
+use crate::account::UserName;
+
+/// Body of `POST /api/session`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignIn {
+    name: String,
+    password: SecretString,
+}
+
+/// Body of `POST /api/invitations/accept`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Accept {
+    invitation: SecretString,
+    name: String,
+    password: SecretString,
+}
+
+/// The address whose attempts are counted. Behind a proxy, that is the proxy.
+pub(super) struct Peer(pub(super) IpAddr);
+
+impl FromRequestParts<Api> for Peer {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        Ok(Self(peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip())))
+    }
+}
+
+/// `POST /api/session`
+pub(super) async fn sign_in(
+    State(api): State<Api>,
+    Peer(peer): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response> {
+    cookie::must_be_own(&headers)?;
+    must_have_accounts(&api).await?;
+    let (SignIn { name, password }, _) = api.bodies.read(&headers, body).await?;
+    let user = api.people.authenticate(&name, password, peer).await?;
+    begin(&api, &user, &headers).await
+}
+
+/// `POST /api/invitations/accept`: makes the account of somebody with an invitation, and signs them in.
+pub(super) async fn accept(
+    State(api): State<Api>,
+    Peer(peer): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response> {
+    use secrecy::ExposeSecret;
+    cookie::must_be_own(&headers)?;
+    must_have_accounts(&api).await?;
+    let (Accept { invitation, name, password }, _) = api.bodies.read(&headers, body).await?;
+    let name: UserName =
+        name.parse().map_err(|error| Error::Invalid { field: "name", problem: format!("{error}") })?;
+    let user = api.people.accept(invitation.expose_secret(), &name, password, peer).await?;
+    begin(&api, &user, &headers).await
+}
+
+/// `DELETE /api/session`
+pub(super) async fn sign_out(State(api): State<Api>, Member(who): Member) -> Result<Response> {
+    api.people.end_session(&who.user.id, &who.session).await?;
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie::remove(api.is_secure()))]).into_response())
+}
+
+/// Begins a session and returns its user. The secret is only in the cookie.
+async fn begin(api: &Api, user: &User, headers: &HeaderMap) -> Result<Response> {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let secret = api.people.begin_session(&user.id, agent).await?;
+    let cookie = [(SET_COOKIE, cookie::set(&secret, api.is_secure()))];
+    Ok((cookie, Json(json!({ "user": user }))).into_response())
+}
+
+async fn must_have_accounts(api: &Api) -> Result<()> {
+    if api.people.has_accounts().await? { Ok(()) } else { Err(Error::NoAccounts) }
+}

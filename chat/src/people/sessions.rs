@@ -1,0 +1,75 @@
+//! Sessions: their begin, their use, and their end in the middle of a request.
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::People;
+use super::error::{Error, Result};
+use crate::account::limits::{MAX_AGENT_CHARS, SESSION_CHECK};
+use crate::account::{Secret, SecretHash, Session, SignedIn, UserId};
+use crate::store::{NewSession, Store};
+
+/// Watches one session. It sees every end from its creation on.
+#[derive(Debug)]
+pub struct SessionWatch {
+    store: Store,
+    hash: SecretHash,
+    ended: watch::Receiver<()>,
+}
+
+impl People {
+    /// Begins a session, and returns the secret of its cookie. `agent` is what the browser calls itself.
+    pub async fn begin_session(&self, user: &UserId, agent: Option<&str>) -> Result<Secret> {
+        let secret = Secret::generate()?;
+        let agent: Option<String> = agent.map(|agent| agent.chars().take(MAX_AGENT_CHARS).collect());
+        let new = NewSession { user, hash: secret.hash(), agent: agent.as_deref() };
+        self.store.begin_session(new).await?;
+        Ok(secret)
+    }
+
+    /// Returns who is signed in with the secret of a cookie, and a watch over the session.
+    pub async fn use_session(&self, secret: &str) -> Result<Option<(SignedIn, SessionWatch)>> {
+        let hash = SecretHash::of(secret);
+        // Before the look, so that no end is missed.
+        let ended = self.ended.subscribe();
+        let found = self.store.use_session(hash).await?;
+        Ok(found.map(|who| (who, SessionWatch { store: self.store.clone(), hash, ended })))
+    }
+
+    /// Returns a user's sessions, the last used first.
+    pub async fn sessions(&self, user: &UserId) -> Result<Vec<Session>> {
+        Ok(self.store.sessions(user).await?)
+    }
+
+    /// Ends one session of a user, with its requests in progress.
+    pub async fn end_session(&self, user: &UserId, session: &str) -> Result<()> {
+        let was_there = self.store.end_session(user, session).await?;
+        self.ended.send_replace(());
+        if was_there { Ok(()) } else { Err(Error::NotFound { what: "session" }) }
+    }
+
+    /// Ends all sessions of a user, with their requests in progress.
+    pub async fn end_sessions(&self, user: &UserId) -> Result<()> {
+        self.store.end_sessions(user).await?;
+        self.ended.send_replace(());
+        Ok(())
+    }
+}
+
+impl SessionWatch {
+    /// Waits for the end of the session. Another process may end it, so the store is read at intervals too. A failure
+    /// of the store is no end.
+    pub async fn ended(mut self) {
+        loop {
+            if let Ok(Err(_)) = timeout(SESSION_CHECK, self.ended.changed()).await {
+                // The app has stopped.
+                return;
+            }
+            match self.store.has_session(self.hash).await {
+                Ok(false) => return,
+                Ok(true) => {}
+                Err(error) => tracing::warn!(%error, "a session could not be checked"),
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Sessions of users.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row};
+use uuid::Uuid;
+
+use super::Store;
+use super::error::Error;
+use super::row::time;
+use super::users::{USER, UserRow, end_sessions};
+use crate::account::limits::{MAX_SESSIONS, SESSION_AGE, SESSION_IDLE, USE_PRECISION};
+use crate::account::{SecretHash, Session, SignedIn, UserId};
+
+/// A new session.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSession<'a> {
+    /// The user.
+    pub user: &'a UserId,
+    /// Hash of the cookie's secret.
+    pub hash: SecretHash,
+    /// What the browser calls itself, if it does.
+    pub agent: Option<&'a str>,
+}
+
+impl Store {
+    /// Begins a session. If the user has too many, the one that is unused longest ends. Expired ones are removed.
+    pub async fn begin_session(&self, new: NewSession<'_>) -> Result<(), Error> {
+        let mut change = self.writer.begin().await?;
+        let now = Timestamp::now().as_millisecond();
+        let expired = sqlx::query("DELETE FROM sessions WHERE created_at <= ? OR used_at <= ?");
+        let expired = expired.bind(before(now, SESSION_AGE)).bind(before(now, SESSION_IDLE));
+        expired.execute(&mut *change).await?;
+        let excess = sqlx::query(
+            "DELETE FROM sessions WHERE id IN
+                 (SELECT id FROM sessions WHERE user = ? ORDER BY used_at DESC, created_at DESC LIMIT -1 OFFSET ?)",
+        );
+        excess.bind(new.user.as_str()).bind(MAX_SESSIONS - 1).execute(&mut *change).await?;
+        let insert = "INSERT INTO sessions (id, token_hash, user, agent, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
+        let insert = sqlx::query(insert).bind(format!("ses_{}", Uuid::new_v4().simple()));
+        let insert = insert.bind(new.hash.as_bytes()).bind(new.user.as_str()).bind(new.agent).bind(now);
+        insert.execute(&mut *change).await?;
+        change.commit().await
+    }
+
+    /// Returns who is signed in with a secret, unless the session has ended or its account is disabled. Notes the use.
+    pub async fn use_session(&self, hash: SecretHash) -> Result<Option<SignedIn>, Error> {
+        let now = Timestamp::now().as_millisecond();
+        let Some((found, used_at)) = self.session_at(hash, now).await? else { return Ok(None) };
+        // On a full disk, users still read their chats.
+        if used_at <= before(now, USE_PRECISION)
+            && let Err(error) = self.note_use(hash, now).await
+        {
+            tracing::warn!(%error, cause = ?std::error::Error::source(&error), "the use of a session was not stored");
+        }
+        Ok(Some(found))
+    }
+
+    async fn note_use(&self, hash: SecretHash, now: i64) -> Result<(), Error> {
+        let mut change = self.writer.begin().await?;
+        let update = sqlx::query("UPDATE sessions SET used_at = ? WHERE token_hash = ?");
+        update.bind(now).bind(hash.as_bytes()).execute(&mut *change).await?;
+        change.commit().await
+    }
+
+    /// Whether a session still exists and its account is not disabled. Notes no use.
+    pub async fn has_session(&self, hash: SecretHash) -> Result<bool, Error> {
+        Ok(self.session_at(hash, Timestamp::now().as_millisecond()).await?.is_some())
+    }
+
+    async fn session_at(&self, hash: SecretHash, now: i64) -> Result<Option<(SignedIn, i64)>, Error> {
+        let select = format!(
+            "SELECT {USER}, s.id AS session, s.used_at FROM sessions s JOIN users u ON u.id = s.user
+             WHERE s.token_hash = ? AND s.created_at > ? AND s.used_at > ? AND u.disabled_at IS NULL"
+        );
+        let select = sqlx::query(sqlx::AssertSqlSafe(select)).bind(hash.as_bytes());
+        let select = select.bind(before(now, SESSION_AGE)).bind(before(now, SESSION_IDLE));
+        let Some(row) = select.fetch_optional(&self.pool).await? else { return Ok(None) };
+        let user = UserRow::from_row(&row)?.try_into()?;
+        Ok(Some((SignedIn { session: row.try_get("session")?, user }, row.try_get("used_at")?)))
+    }
+
+    /// Returns a user's sessions, the last used first.
+    pub async fn sessions(&self, user: &UserId) -> Result<Vec<Session>, Error> {
+        let now = Timestamp::now().as_millisecond();
+        let select = sqlx::query_as(
+            "SELECT id, agent, created_at, used_at FROM sessions
+             WHERE user = ? AND created_at > ? AND used_at > ? ORDER BY used_at DESC, id",
+        );
+        let select = select.bind(user.as_str());
+        let select = select.bind(before(now, SESSION_AGE)).bind(before(now, SESSION_IDLE));
+        let rows: Vec<SessionRow> = select.fetch_all(&self.pool).await?;
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
+    /// Ends one session of a user. Returns whether there was one.
+    pub async fn end_session(&self, user: &UserId, session: &str) -> Result<bool, Error> {
+        let mut change = self.writer.begin().await?;
+        let delete = sqlx::query("DELETE FROM sessions WHERE user = ? AND id = ?");
+        let ended = delete.bind(user.as_str()).bind(session).execute(&mut *change).await?.rows_affected();
+        change.commit().await?;
+        Ok(ended > 0)
+    }
+
+    /// Ends all sessions of a user.
+    pub async fn end_sessions(&self, user: &UserId) -> Result<(), Error> {
+        let mut change = self.writer.begin().await?;
+        end_sessions(&mut change, user, None).await?;
+        change.commit().await
+    }
+}
+
+fn before(now: i64, span: Duration) -> i64 {
+    now.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+}
+
+struct SessionRow(Session);
+
+impl FromRow<'_, SqliteRow> for SessionRow {
+    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self(Session {
+            id: row.try_get("id")?,
+            agent: row.try_get("agent")?,
+            created_at: time(row.try_get("created_at")?),
+            used_at: time(row.try_get("used_at")?),
+        }))
+    }
+}
