@@ -6,8 +6,12 @@ use sandbox_api::{SessionKey, SessionKeyError};
 
 use crate::subject::Subject;
 
-/// Session key of a chat: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones. Chats of two subjects may have
-/// the same id.
+/// Before the key of a chat of a subject. A token without a subject also finds the sandboxes of all subjects by their keys,
+/// so a chat without a subject must never have the key of another one.
+const OF_SUBJECT: &str = "user:";
+
+/// Session key of a chat: `chat:<id>` for stored chats, `tmp:<id>` for temporary ones, and the same after `user:` for
+/// those of a subject. Chats of two subjects may have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ChatKey {
     key: SessionKey,
@@ -60,9 +64,16 @@ impl ChatKey {
 
     /// Returns the key of the same chat of a subject. Another subject's chat of the same id is another chat, with
     /// another sandbox.
-    pub fn of_subject(mut self, subject: Subject) -> Self {
-        self.subject = Some(subject);
-        self
+    ///
+    /// # Errors
+    /// The key is too long with the prefix of such keys.
+    pub fn of_subject(self, subject: Subject) -> Result<Self, BadChatId> {
+        let too_long = |_| BadChatId::TooLong { limit: SessionKey::MAX_BYTES - OF_SUBJECT.len() };
+        let key = match self.subject {
+            Some(_) => self.key,
+            None => format!("{OF_SUBJECT}{}", self.key).parse().map_err(too_long)?,
+        };
+        Ok(Self { key, subject: Some(subject) })
     }
 
     /// Returns the key in the form that sandboxd accepts, where it is unique within the subject.
@@ -85,6 +96,18 @@ impl fmt::Display for ChatKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chat_of_a_subject_has_a_key_that_no_other_chat_has() {
+        let ann: Subject = "ann".parse().unwrap();
+        let key = ChatKey::chat("42").unwrap().of_subject(ann.clone()).unwrap();
+        assert_eq!((key.as_str(), key.subject()), ("user:chat:42", Some(&ann)));
+        assert_ne!(key, ChatKey::chat("42").unwrap());
+        assert_ne!(key, ChatKey::chat("42").unwrap().of_subject("bob".parse().unwrap()).unwrap());
+        assert_eq!(key.clone().of_subject(ann.clone()).unwrap(), key, "only once");
+        let longest = ChatKey::chat(&"x".repeat(SessionKey::MAX_BYTES - 5)).unwrap();
+        assert_eq!(longest.of_subject(ann), Err(BadChatId::TooLong { limit: 507 }));
+    }
 
     #[test]
     fn a_key_has_the_kind_and_the_id_of_its_chat() {

@@ -5,26 +5,43 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Id of a sandbox at its provider. Cheap to clone.
+use crate::subject::Subject;
+
+/// Id of a sandbox at its provider, and the subject that it belongs to. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
-pub struct SandboxId(Arc<str>);
+pub struct SandboxId {
+    id: Arc<str>,
+    #[serde(skip)]
+    subject: Option<Subject>,
+}
 
 impl SandboxId {
-    /// Creates an id from the provider's text.
+    /// Returns the provider's text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.id
+    }
+
+    /// Returns the id of the same sandbox, as one of a subject.
+    pub fn of_subject(mut self, subject: Option<&Subject>) -> Self {
+        self.subject = subject.cloned();
+        self
+    }
+
+    /// Returns the subject that the sandbox belongs to, if any.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.subject.as_ref()
     }
 }
 
 impl From<String> for SandboxId {
     fn from(id: String) -> Self {
-        Self(id.into())
+        Self { id: id.into(), subject: None }
     }
 }
 
 impl fmt::Display for SandboxId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.id)
     }
 }

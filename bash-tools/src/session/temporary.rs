@@ -55,7 +55,7 @@ impl TemporaryChats {
         self.code(id, subject).verify_slice(&code).map_err(|_| BadTicket)?;
         let key = ChatKey::temporary(id).map_err(|_| BadTicket)?;
         Ok(match subject {
-            Some(subject) => key.of_subject(subject.clone()),
+            Some(subject) => key.of_subject(subject.clone()).map_err(|_| BadTicket)?,
             None => key,
         })
     }

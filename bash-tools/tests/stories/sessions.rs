@@ -15,6 +15,7 @@ use crate::fixture::{Fixture, command, key, limits, over_each_provider, run};
 over_each_provider!(
     concurrent_calls_share_one_sandbox,
     chats_do_not_see_each_other,
+    chats_of_subjects_do_not_see_each_other,
     the_longest_idle_session_is_parked_for_another_and_keeps_its_files,
     a_session_in_use_is_not_parked,
     a_lost_sandbox_is_recreated,
@@ -42,6 +43,24 @@ async fn chats_do_not_see_each_other(fixture: &Fixture) {
     let sessions = fixture.sessions(2);
     run(&tools(&sessions, "1"), "echo mine >secret").await;
     assert_eq!(run(&tools(&sessions, "2"), "cat secret 2>/dev/null; ls | wc -l").await.stdout.trim(), "0");
+}
+
+async fn chats_of_subjects_do_not_see_each_other(fixture: &Fixture) {
+    let sessions = fixture.sessions(3);
+    let of = |subject: &str| key("1").of_subject(subject.parse().unwrap()).unwrap();
+    for key in [key("1"), of("ann"), of("bob")] {
+        let tools = Toolkit::new(sessions.clone(), key.clone(), limits());
+        let seen = run(&tools, "ls; touch mine; echo done").await.stdout;
+        assert_eq!(seen, "done\n", "{key} {:?}", key.subject());
+    }
+    sessions.delete(&of("bob")).await.unwrap();
+    for (key, is_there) in [(key("1"), true), (of("ann"), true), (of("bob"), false)] {
+        let found = fixture.provider.find(&key).await.unwrap();
+        assert_eq!(found.is_some(), is_there, "{key} {:?}", key.subject());
+        let Some(found) = found else { continue };
+        assert_eq!(found.subject(), key.subject());
+        assert_eq!(fixture.provider.status(&found).await.unwrap().sandbox, found);
+    }
 }
 
 async fn the_longest_idle_session_is_parked_for_another_and_keeps_its_files(fixture: &Fixture) {

@@ -111,6 +111,11 @@ impl Client {
         Self { transport, token: token.into() }
     }
 
+    /// Returns a client of the same daemon with another token. Both share their connections.
+    pub fn with_token(&self, token: impl Into<String>) -> Self {
+        Self { transport: Arc::clone(&self.transport), token: token.into() }
+    }
+
     /// Checks whether the daemon's engine responds.
     pub async fn health(&self) -> Result<Health, Error> {
         json(self.request(Method::GET, "/v1/health"), LOOK).await

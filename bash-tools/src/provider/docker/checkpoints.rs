@@ -2,6 +2,7 @@
 
 use sandbox_api::sandbox::{CreateSandbox, WorkspaceSource};
 use sandbox_api::snapshot::RestoreSnapshot;
+use sandbox_client::Client;
 
 use super::{Docker, fault, id};
 use crate::chat_key::ChatKey;
@@ -12,7 +13,7 @@ impl Docker {
         if self.options.checkpoints.is_none() {
             return Ok(None);
         }
-        Ok(self.client.get(&id(sandbox)?).await.map_err(fault)?.checkpoint_id)
+        Ok(self.get(sandbox).await?.checkpoint_id)
     }
 
     pub(super) async fn restore_checkpoint(
@@ -20,20 +21,22 @@ impl Docker {
         sandbox: &SandboxId,
         checkpoint: &CheckpointId,
     ) -> Result<()> {
-        let request = RestoreSnapshot { snapshot_id: checkpoint.clone(), force: None };
-        self.client.restore_snapshot(&id(sandbox)?, &request).await.map(drop).map_err(fault)
+        let request = &RestoreSnapshot { snapshot_id: checkpoint.clone(), force: None };
+        let id = &id(sandbox)?;
+        let restore = |client: Client| async move { client.restore_snapshot(id, request).await };
+        self.subjects.call(sandbox.subject(), restore).await.map(drop).map_err(fault)
     }
 
     pub(super) async fn create_from(&self, key: &ChatKey, checkpoint: &CheckpointId) -> Result<SandboxId> {
         let workspace = Some(WorkspaceSource { snapshot_id: checkpoint.clone() });
         let request = CreateSandbox { workspace, ..self.create_request(key) };
-        let made = self.client.create_or_reconnect(&request).await.map_err(fault)?;
-        if !made.created {
+        let made = self.create(key, &request).await?;
+        if !made.is_new {
             return Err(Error::Refused { message: format!("{} already has a sandbox", key.as_str()) });
         }
         if !self.options.network.allow.is_empty() {
-            self.add_hosts(&made.sandbox_id, &self.options.network.allow).await?;
+            self.add_hosts(&made.sandbox, &self.options.network.allow).await?;
         }
-        Ok(made.sandbox_id.as_str().to_owned().into())
+        Ok(made.sandbox)
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use sandbox_api::files::{self as wire, FileInfo};
-use sandbox_api::{ErrorBody, ErrorCode, SandboxId};
-use sandbox_client::{ByteRange, WriteOptions, upload_stream};
+use sandbox_api::{ErrorBody, ErrorCode};
+use sandbox_client::{ByteRange, Client, WriteOptions, upload_stream};
 
-use super::{Docker, fault, within};
-use crate::provider::{Content, Download, Error, FileEntry, FileKind, FileList, FilePart, Result};
+use super::{Docker, fault, id, within};
+use crate::provider::{Content, Download, Error, FileEntry, FileKind, FileList, FilePart, Result, SandboxId};
 
 /// Deadline for reading or writing one whole file.
 const TRANSFER: Duration = Duration::from_secs(120);
@@ -29,13 +29,14 @@ impl Docker {
         max_bytes: usize,
     ) -> Result<FilePart> {
         let last = offset.saturating_add(max_bytes as u64).saturating_sub(1);
-        let read = async {
-            let content = self.client.get_file(sandbox, path, Some(ByteRange::Span(offset, last))).await?;
+        let id = &id(sandbox)?;
+        let read = |client: Client| async move {
+            let content = client.get_file(id, path, Some(ByteRange::Span(offset, last))).await?;
             let (total_bytes, etag) = (content.total_bytes(), content.etag().map(str::to_owned));
             let bytes = content.bytes(max_bytes).await?.into();
             Ok::<_, sandbox_client::Error>(FilePart { bytes, total_bytes, etag })
         };
-        match within(TRANSFER, read).await? {
+        match within(TRANSFER, self.subjects.call(sandbox.subject(), read)).await? {
             Ok(part) => Ok(part),
             Err(error) if error.code() == Some(ErrorCode::RangeNotSatisfiable) => {
                 Ok(FilePart { bytes: Bytes::new(), total_bytes: reported_size(&error), etag: None })
@@ -45,7 +46,12 @@ impl Docker {
     }
 
     pub(super) async fn write_whole(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()> {
-        let write = self.client.put_file(sandbox, path, content, WriteOptions::default());
+        let id = &id(sandbox)?;
+        let content = &content;
+        let write = |client: Client| async move {
+            client.put_file(id, path, content.clone(), WriteOptions::default()).await
+        };
+        let write = self.subjects.call(sandbox.subject(), write);
         within(TRANSFER, write).await?.map(drop).map_err(fault)
     }
 
@@ -60,8 +66,10 @@ impl Docker {
         // the read.
         let Some(etag) = was.etag.as_deref() else { return self.write_whole(sandbox, path, content).await };
         let options = WriteOptions { if_match: Some(etag), ..WriteOptions::default() };
-        let write = self.client.put_file(sandbox, path, content, options);
-        match within(TRANSFER, write).await? {
+        let id = &id(sandbox)?;
+        let content = &content;
+        let write = |client: Client| async move { client.put_file(id, path, content.clone(), options).await };
+        match within(TRANSFER, self.subjects.call(sandbox.subject(), write)).await? {
             Err(error) if error.code() == Some(ErrorCode::PreconditionFailed) => {
                 Err(Error::Changed { path: path.to_owned() })
             }
@@ -70,13 +78,17 @@ impl Docker {
     }
 
     pub(super) async fn write_stream(&self, sandbox: &SandboxId, path: &str, content: Content) -> Result<()> {
-        let content = upload_stream(content);
-        let write = self.client.put_file(sandbox, path, content, WriteOptions::default());
+        let (id, content) = (&id(sandbox)?, upload_stream(content));
+        let write =
+            |client: Client| async move { client.put_file(id, path, content, WriteOptions::default()).await };
+        let write = self.subjects.call_once(sandbox.subject(), write);
         within(STREAM, write).await?.map(drop).map_err(fault)
     }
 
     pub(super) async fn open_file(&self, sandbox: &SandboxId, path: &str) -> Result<Download> {
-        let open = self.client.get_file(sandbox, path, None);
+        let id = &id(sandbox)?;
+        let open = |client: Client| async move { client.get_file(id, path, None).await };
+        let open = self.subjects.call(sandbox.subject(), open);
         let content = within(TRANSFER, open).await?.map_err(|error| fault_of_file(error, path))?;
         Ok(Download { bytes: content.length(), content: content.map_err(fault).boxed() })
     }
@@ -87,13 +99,17 @@ impl Docker {
         path: &str,
         cursor: Option<&str>,
     ) -> Result<FileList> {
-        let page = self.client.list_files(sandbox, path, 1, PAGE, cursor).await;
+        let id = &id(sandbox)?;
+        let list = |client: Client| async move { client.list_files(id, path, 1, PAGE, cursor).await };
+        let page = self.subjects.call(sandbox.subject(), list).await;
         let page = page.map_err(|error| fault_of_file(error, path))?;
         Ok(FileList { entries: page.entries.into_iter().map(entry).collect(), next_cursor: page.next_cursor })
     }
 
     pub(super) async fn remove_all(&self, sandbox: &SandboxId, path: &str) -> Result<()> {
-        let removed = self.client.delete_file(sandbox, path, true).await;
+        let id = &id(sandbox)?;
+        let remove = |client: Client| async move { client.delete_file(id, path, true).await };
+        let removed = self.subjects.call(sandbox.subject(), remove).await;
         removed.map(drop).map_err(|error| fault_of_file(error, path))
     }
 }

@@ -3,6 +3,7 @@
 mod checkpoints;
 mod files;
 mod status;
+mod subjects;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +15,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use jiff::Timestamp;
 use sandbox_api::command::{Output, Record, StartCommand};
-use sandbox_api::sandbox::{Checkpoints, CreateSandbox, ListSandboxes, Network, Resources, StringMap};
+use sandbox_api::sandbox::{
+    Checkpoints, CreateSandbox, ListSandboxes, Network, Resources, Sandbox, StringMap,
+};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{Client, upload_stream};
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
+use self::subjects::Subjects;
 use super::{
     CheckpointId, Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, NetworkMode,
     NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
@@ -55,16 +59,17 @@ pub struct DockerOptions {
 /// Sandboxes of one sandboxd.
 #[derive(Debug, Clone)]
 pub struct Docker {
-    client: Client,
+    subjects: Subjects,
     options: DockerOptions,
     /// Held from reading a sandbox's list of hosts until the new list is written, so that no entry is lost.
     lists: Arc<Mutex<()>>,
 }
 
 impl Docker {
-    /// Creates a provider. Sends nothing yet.
+    /// Creates a provider. Sends nothing yet. A chat of a subject uses a child token of the client's token, which must
+    /// permit that.
     pub fn new(client: Client, options: DockerOptions) -> Self {
-        Self { client, options, lists: Arc::default() }
+        Self { subjects: Subjects::new(client), options, lists: Arc::default() }
     }
 
     fn create_request(&self, key: &ChatKey) -> CreateSandbox {
@@ -93,29 +98,45 @@ impl Docker {
     }
 
     /// Adds hosts that the sandbox's list does not have.
-    async fn add_hosts(&self, sandbox: &sandbox_api::SandboxId, hosts: &[String]) -> Result<NetworkPolicy> {
+    async fn add_hosts(&self, sandbox: &SandboxId, hosts: &[String]) -> Result<NetworkPolicy> {
         let _lists = self.lists.lock().await;
-        let now = status::network(self.client.get(sandbox).await.map_err(fault)?.network);
+        let now = status::network(self.get(sandbox).await?.network);
         let Some(allow) = now.with(hosts) else { return Ok(now) };
-        let request = Network { mode: None, allow: Some(allow) };
-        self.client.change_network(sandbox, &request).await.map(status::network).map_err(fault)
+        let request = &Network { mode: None, allow: Some(allow) };
+        let id = &id(sandbox)?;
+        let change = |client: Client| async move { client.change_network(id, request).await };
+        self.subjects.call(sandbox.subject(), change).await.map(status::network).map_err(fault)
+    }
+
+    /// Creates the session's sandbox, or finds it.
+    async fn create(&self, key: &ChatKey, request: &CreateSandbox) -> Result<Opened> {
+        let create = |client: Client| async move { client.create_or_reconnect(request).await };
+        let made = self.subjects.call(key.subject(), create).await.map_err(fault)?;
+        Ok(Opened { sandbox: of_key(made.sandbox_id, key), is_new: made.created })
+    }
+
+    async fn get(&self, sandbox: &SandboxId) -> Result<Sandbox> {
+        let id = &id(sandbox)?;
+        let get = |client: Client| async move { client.get(id).await };
+        self.subjects.call(sandbox.subject(), get).await.map_err(fault)
     }
 }
 
 #[async_trait]
 impl Provider for Docker {
     async fn open(&self, key: &ChatKey) -> Result<Opened> {
-        let made = self.client.create_or_reconnect(&self.create_request(key)).await.map_err(fault)?;
+        let opened = self.create(key, &self.create_request(key)).await?;
         if !self.options.network.allow.is_empty() {
-            self.add_hosts(&made.sandbox_id, &self.options.network.allow).await?;
+            self.add_hosts(&opened.sandbox, &self.options.network.allow).await?;
         }
-        Ok(Opened { sandbox: made.sandbox_id.as_str().to_owned().into(), is_new: made.created })
+        Ok(opened)
     }
 
     async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>> {
-        let which = ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
-        let found = self.client.list(&which).await.map_err(fault)?.sandboxes;
-        Ok(found.into_iter().next().map(|sandbox| sandbox.sandbox_id.as_str().to_owned().into()))
+        let which = &ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
+        let list = |client: Client| async move { client.list(which).await };
+        let found = self.subjects.call(key.subject(), list).await.map_err(fault)?.sandboxes;
+        Ok(found.into_iter().next().map(|sandbox| of_key(sandbox.sandbox_id, key)))
     }
 
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
@@ -127,11 +148,15 @@ impl Provider for Docker {
             timeout_ms: Some(u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX)),
             ..StartCommand::default()
         };
-        let (client, sandbox) = (self.client.clone(), id(sandbox)?);
+        let (subjects, id, subject) = (self.subjects.clone(), id(sandbox)?, sandbox.subject().cloned());
         // Runs in a task, because a start may succeed after the caller has left. Dropping its stream then ends the
         // command.
         let (started, starts) = oneshot::channel();
-        tokio::spawn(async move { started.send(client.run(&sandbox, &request).await) });
+        tokio::spawn(async move {
+            let (id, request) = (&id, &request);
+            let run = |client: Client| async move { client.run(id, request).await };
+            started.send(subjects.call(subject.as_ref(), run).await)
+        });
         let records = starts.await.map_err(|error| Error::Broken(error.into()))?.map_err(fault)?;
         Ok(Running::new(records.map(|record| event(record.map_err(fault)?)).boxed()))
     }
@@ -143,11 +168,11 @@ impl Provider for Docker {
         offset: u64,
         max_bytes: usize,
     ) -> Result<FilePart> {
-        self.read_part(&id(sandbox)?, path, offset, max_bytes).await
+        self.read_part(sandbox, path, offset, max_bytes).await
     }
 
     async fn write_file(&self, sandbox: &SandboxId, path: &str, content: Bytes) -> Result<()> {
-        self.write_whole(&id(sandbox)?, path, content).await
+        self.write_whole(sandbox, path, content).await
     }
 
     async fn replace_file(
@@ -157,50 +182,56 @@ impl Provider for Docker {
         was: &FilePart,
         content: Bytes,
     ) -> Result<()> {
-        self.replace_whole(&id(sandbox)?, path, was, content).await
+        self.replace_whole(sandbox, path, was, content).await
     }
 
     async fn list_files(&self, sandbox: &SandboxId, path: &str, cursor: Option<&str>) -> Result<FileList> {
-        self.list_page(&id(sandbox)?, path, cursor).await
+        self.list_page(sandbox, path, cursor).await
     }
 
     async fn download(&self, sandbox: &SandboxId, path: &str) -> Result<Download> {
-        self.open_file(&id(sandbox)?, path).await
+        self.open_file(sandbox, path).await
     }
 
     async fn upload(&self, sandbox: &SandboxId, path: &str, _bytes: u64, content: Content) -> Result<()> {
-        self.write_stream(&id(sandbox)?, path, content).await
+        self.write_stream(sandbox, path, content).await
     }
 
     async fn remove_file(&self, sandbox: &SandboxId, path: &str) -> Result<()> {
-        self.remove_all(&id(sandbox)?, path).await
+        self.remove_all(sandbox, path).await
     }
 
     async fn unpack(&self, sandbox: &SandboxId, archive: Content) -> Result<()> {
-        let id = id(sandbox)?;
-        let unpack = self.client.unpack_files(&id, "", upload_stream(archive));
+        let id = &id(sandbox)?;
+        let unpack =
+            |client: Client| async move { client.unpack_files(id, "", upload_stream(archive)).await };
+        let unpack = self.subjects.call_once(sandbox.subject(), unpack);
         within(UNPACK, unpack).await?.map(drop).map_err(fault)
     }
 
     async fn url(&self, sandbox: &SandboxId, port: u16) -> Result<String> {
-        let found = self.client.find_port(&id(sandbox)?, port).await.map_err(fault)?;
+        let id = &id(sandbox)?;
+        let find = |client: Client| async move { client.find_port(id, port).await };
+        let found = self.subjects.call(sandbox.subject(), find).await.map_err(fault)?;
         found.url.ok_or_else(|| Error::Refused {
             message: format!("port {port} of the sandbox cannot be reached"),
         })
     }
 
     async fn status(&self, sandbox: &SandboxId) -> Result<Status> {
-        self.client.get(&id(sandbox)?).await.map(status::of).map_err(fault)
+        let reported = self.get(sandbox).await?;
+        Ok(Status { sandbox: sandbox.clone(), ..status::of(reported) })
     }
 
     async fn denials(&self, sandbox: &SandboxId) -> Result<Option<Vec<Denial>>> {
-        let reported = self.client.denials(&id(sandbox)?).await.map_err(fault)?;
+        let id = &id(sandbox)?;
+        let denials = |client: Client| async move { client.denials(id).await };
+        let reported = self.subjects.call(sandbox.subject(), denials).await.map_err(fault)?;
         Ok(Some(reported.denials))
     }
 
     async fn allow_host(&self, sandbox: &SandboxId, host: &str) -> Result<NetworkPolicy> {
-        let id = id(sandbox)?;
-        let mode = status::network(self.client.get(&id).await.map_err(fault)?.network).mode;
+        let mode = status::network(self.get(sandbox).await?.network).mode;
         if mode != NetworkMode::Allowlist {
             let message = format!(
                 "{host} cannot be allowed: the sandbox's network mode is `{}`, which has no list",
@@ -208,7 +239,7 @@ impl Provider for Docker {
             );
             return Err(Error::Refused { message });
         }
-        self.add_hosts(&id, &[host.to_owned()]).await
+        self.add_hosts(sandbox, &[host.to_owned()]).await
     }
 
     async fn checkpoint(&self, sandbox: &SandboxId) -> Result<Option<CheckpointId>> {
@@ -224,7 +255,9 @@ impl Provider for Docker {
     }
 
     async fn park(&self, sandbox: &SandboxId) -> Result<()> {
-        match self.client.park(&id(sandbox)?, false).await {
+        let id = &id(sandbox)?;
+        let park = |client: Client| async move { client.park(id, false).await };
+        match self.subjects.call(sandbox.subject(), park).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(ErrorCode::WrongState) => {
                 Err(Error::Busy { message: message_of(&error) })
@@ -234,17 +267,20 @@ impl Provider for Docker {
     }
 
     async fn release(&self, sandbox: &SandboxId) -> Result<()> {
-        let id = id(sandbox)?;
-        let seen = self.client.get(&id).await.map_err(fault)?.last_active_at;
+        let seen = self.get(sandbox).await?.last_active_at;
         // A server in it is being viewed, or another app uses it. sandboxd parks it when it is idle.
         if Timestamp::now().duration_since(seen).unsigned_abs() < IN_USE {
             return Ok(());
         }
-        self.client.park(&id, false).await.map(drop).map_err(fault)
+        let id = &id(sandbox)?;
+        let park = |client: Client| async move { client.park(id, false).await };
+        self.subjects.call(sandbox.subject(), park).await.map(drop).map_err(fault)
     }
 
     async fn delete(&self, sandbox: &SandboxId) -> Result<()> {
-        self.client.delete(&id(sandbox)?).await.map(drop).map_err(fault)
+        let id = &id(sandbox)?;
+        let delete = |client: Client| async move { client.delete(id).await };
+        self.subjects.call(sandbox.subject(), delete).await.map(drop).map_err(fault)
     }
 }
 
@@ -256,6 +292,11 @@ async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Result<T> 
 /// A malformed id names no sandbox.
 fn id(sandbox: &SandboxId) -> Result<sandbox_api::SandboxId> {
     sandbox.as_str().parse().map_err(|_: IdError| Error::Gone)
+}
+
+/// The sandbox of a chat, which belongs to the chat's subject.
+fn of_key(sandbox: sandbox_api::SandboxId, key: &ChatKey) -> SandboxId {
+    SandboxId::from(sandbox.as_str().to_owned()).of_subject(key.subject())
 }
 
 fn event(record: Record) -> Result<Event> {

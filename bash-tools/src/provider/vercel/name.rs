@@ -13,15 +13,24 @@ use crate::provider::SandboxId;
 /// Maximum length of a name, which is at most Vercel's limit.
 const MAX_NAME_BYTES: usize = 63;
 
-/// Name of a session's sandbox: the key if Vercel accepts it, or else a digest of it.
+/// Name of a session's sandbox: the key if Vercel accepts it, or else a digest of it. Vercel knows no subjects, so that of
+/// a subject is always a digest, with the subject.
 pub(super) fn name_of(key: &ChatKey) -> String {
+    if let Some(subject) = key.subject() {
+        // A line break is in no key and no subject.
+        return digest_of(&format!("{}\n{subject}", key.as_str()));
+    }
     let readable = key.as_str().replacen(':', "-", 1);
     let is_plain = readable.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
     let name = format!("bash-tools-{readable}");
     if is_plain && name.len() <= MAX_NAME_BYTES && !name.ends_with('-') {
         return name;
     }
-    let digest = Sha256::digest(key.as_str());
+    digest_of(key.as_str())
+}
+
+fn digest_of(text: &str) -> String {
+    let digest = Sha256::digest(text);
     let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
     format!("bash-tools-key-{hex}")
 }
@@ -53,6 +62,11 @@ mod tests {
             assert!(name.starts_with("bash-tools-key-") && name.len() == 15 + 40, "{name}");
         }
         assert_ne!(name("A"), name("B"));
+        let [ann, bob] = ["ann", "bob"].map(|subject| {
+            let key = ChatKey::chat("42").unwrap().of_subject(subject.parse().unwrap());
+            name_of(&key.unwrap())
+        });
+        assert!(ann != bob && ann.starts_with("bash-tools-key-") && ann.len() == 15 + 40, "{ann}");
         assert_eq!(name(&"x".repeat(47)).len(), MAX_NAME_BYTES);
     }
 }
