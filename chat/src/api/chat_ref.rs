@@ -49,7 +49,7 @@ impl ChatRef {
             // A chat from before the accounts keeps its sandbox, which has no subject.
             let subject = stored.unwrap_or_else(|| owner.subject().map(|subject| subject.to_string()));
             let key = match subject.map(|subject| subject.parse()).transpose() {
-                Ok(Some(subject)) => key.of_subject(subject),
+                Ok(Some(subject)) => key.of_subject(subject).map_err(|error| bad(&error.to_string()))?,
                 Ok(None) => key,
                 Err(_) => return Err(store::Error::BadAccount.into()),
             };

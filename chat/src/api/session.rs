@@ -7,18 +7,18 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bash_tools::gates;
 use http::HeaderMap;
 use http::header::{SET_COOKIE, USER_AGENT};
 use http::request::Parts;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::caller::Member;
 use super::error::{Error, Result};
 use super::{Api, cookie};
-use crate::account::User;
-use crate::account::UserName;
+use crate::account::{User, UserName};
 
 /// Body of `POST /api/session`.
 #[derive(Debug, Deserialize)]
@@ -40,6 +40,29 @@ pub(super) struct Accept {
 /// The address whose attempts are counted. Behind a proxy, that is the proxy.
 pub(super) struct Peer(pub(super) IpAddr);
 
+/// Somebody on the app's own page who may sign in from where they are, in an app with accounts.
+pub(super) struct Visitor {
+    peer: IpAddr,
+}
+
+impl FromRequestParts<Api> for Visitor {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
+        cookie::must_be_own(&parts.headers)?;
+        if !api.people.has_accounts().await? {
+            return Err(Error::NoAccounts);
+        }
+        let before = parts.extensions.insert(gates::SignedIn);
+        let is_admitted = api.gates.admits(parts);
+        if before.is_none() {
+            parts.extensions.remove::<gates::SignedIn>();
+        }
+        let Peer(peer) = Peer::from_request_parts(parts, api).await?;
+        if is_admitted { Ok(Self { peer }) } else { Err(Error::Unauthorized) }
+    }
+}
+
 impl FromRequestParts<Api> for Peer {
     type Rejection = Error;
 
@@ -52,12 +75,10 @@ impl FromRequestParts<Api> for Peer {
 /// `POST /api/session`
 pub(super) async fn sign_in(
     State(api): State<Api>,
-    Peer(peer): Peer,
+    Visitor { peer }: Visitor,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
-    cookie::must_be_own(&headers)?;
-    must_have_accounts(&api).await?;
     let (SignIn { name, password }, _) = api.bodies.read(&headers, body).await?;
     let user = api.people.authenticate(&name, password, peer).await?;
     begin(&api, &user, &headers).await
@@ -66,13 +87,10 @@ pub(super) async fn sign_in(
 /// `POST /api/invitations/accept`: makes the account of somebody with an invitation, and signs them in.
 pub(super) async fn accept(
     State(api): State<Api>,
-    Peer(peer): Peer,
+    Visitor { peer }: Visitor,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
-    use secrecy::ExposeSecret;
-    cookie::must_be_own(&headers)?;
-    must_have_accounts(&api).await?;
     let (Accept { invitation, name, password }, _) = api.bodies.read(&headers, body).await?;
     let name: UserName =
         name.parse().map_err(|error| Error::Invalid { field: "name", problem: format!("{error}") })?;
@@ -92,8 +110,4 @@ async fn begin(api: &Api, user: &User, headers: &HeaderMap) -> Result<Response> 
     let secret = api.people.begin_session(&user.id, agent).await?;
     let cookie = [(SET_COOKIE, cookie::set(&secret, api.is_secure()))];
     Ok((cookie, Json(json!({ "user": user }))).into_response())
-}
-
-async fn must_have_accounts(api: &Api) -> Result<()> {
-    if api.people.has_accounts().await? { Ok(()) } else { Err(Error::NoAccounts) }
 }

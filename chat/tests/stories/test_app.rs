@@ -122,6 +122,11 @@ impl TestApp {
         Self::over(self.daemon, &base, self.dir, "localhost", "", docker, Vec::new()).await
     }
 
+    /// The directory of the database.
+    pub(crate) fn state_dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base))
     }

@@ -6,7 +6,8 @@ import { checkToken, loadToken, openTokenDialog, useAccess } from "./access/stor
 import { onUnauthorized } from "./api/http";
 import { App } from "./app/App";
 import { watchHistory } from "./app/route";
-import { refreshServer, watchServer } from "./server/store";
+import { takeInvitationFromAddress } from "./people/invitation";
+import { refreshServer, useServer, watchServer } from "./server/store";
 import { texts } from "./texts";
 import { Button } from "./ui/Button";
 import { ErrorBoundary } from "./ui/ErrorBoundary";
@@ -16,12 +17,14 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import "./ui/ui.css";
 
-// The token is removed from the address bar before anything is rendered or requested.
+// A secret is removed from the address bar before anything is rendered or requested.
 takeTokenFromAddress();
+takeInvitationFromAddress();
 applyTheme();
 loadToken();
 onUnauthorized(() => {
-  openTokenDialog();
+  // With accounts, the page asks for a name and a password instead.
+  if (!useServer.getState().info?.accounts) openTokenDialog();
   void refreshServer();
 });
 watchHistory();

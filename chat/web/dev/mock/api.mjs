@@ -9,6 +9,9 @@ const models = process.env.MOCK_MODELS === "0" ? [] : [
   { id: "anthropic/claude", name: "claude", provider: "anthropic" },
 ];
 
+/** The mock is an app without accounts. */
+const noAccounts = ({ refuse }) => refuse(404, "not_found", "this app has no accounts; `chat user add` on its machine makes the first one");
+
 /** Every route of the mock, by `METHOD /path`. Only routes of the server are allowed: routes.test.mjs compares them. */
 export const routes = {
   "GET /api/health": ({ reply }) => reply(200, { ok: true, version: "0.1.0" }),
@@ -40,6 +43,18 @@ export const routes = {
   "DELETE /api/chats/{id}/files": ({ reply, id, url }) => removeFile(reply, id, url),
   "GET /api/chats/{id}/files/content": ({ response, refuse, id, url }) => content(response, refuse, id, url),
   "PUT /api/chats/{id}/files/content": ({ request, reply, id, url }) => writeFile(request, reply, id, url),
+  "POST /api/session": noAccounts,
+  "DELETE /api/session": noAccounts,
+  "PUT /api/account/password": noAccounts,
+  "GET /api/account/sessions": noAccounts,
+  "DELETE /api/account/sessions/{session}": noAccounts,
+  "GET /api/users": noAccounts,
+  "PATCH /api/users/{user}": noAccounts,
+  "DELETE /api/users/{user}/sessions": noAccounts,
+  "GET /api/invitations": noAccounts,
+  "POST /api/invitations": noAccounts,
+  "POST /api/invitations/accept": noAccounts,
+  "DELETE /api/invitations/{invitation}": noAccounts,
 };
 
 /** The routes that are open to all clients, as in the server. */
@@ -99,6 +114,8 @@ function appInfo(mayUse) {
     version: "0.1.0",
     access: token ? "lan" : "localhost",
     mayUse,
+    accounts: false,
+    user: null,
     tools: { enabled: mayUse && !conditions.toolsDown, reason, isPassing: conditions.toolsDown, provider: "docker", ports: [3000], commandTimeoutMs: 30_000, maxStdoutChars: 12_000, maxStderrChars: 12_000 },
     models,
     defaultModel: models[0]?.id ?? null,

@@ -22,6 +22,11 @@ export function forgetTicket(chatId: string): void {
   tickets.delete(chatId);
 }
 
+/** The headers of a request that may change something. Pages of other origins cannot send the last one. */
+export function pageHeaders(chatId?: string): Record<string, string> {
+  return { ...credentialHeaders(chatId), "x-chat-request": "1" };
+}
+
 export function credentialHeaders(chatId?: string): Record<string, string> {
   const headers: Record<string, string> = {};
   if (adminToken && wanted) headers["x-remcochat-admin-token"] = adminToken;

@@ -1,6 +1,6 @@
 // A chat's files. Uploads use XMLHttpRequest, because it is the only API that reports upload progress.
 import { chatPath } from "./chats";
-import { credentialHeaders } from "./credentials";
+import { credentialHeaders, pageHeaders } from "./credentials";
 import { ApiError, isNotFound, isRecord, unreachable } from "./error";
 import { noteRefusal, request, requestJson } from "./http";
 import { texts } from "../texts";
@@ -39,7 +39,7 @@ export function uploadFile(chatId: string, path: string, file: File, onProgress:
   const xhr = new XMLHttpRequest();
   const done = new Promise<void>((resolve, reject) => {
     xhr.open("PUT", contentPath(chatId, path));
-    for (const [name, value] of Object.entries(credentialHeaders(chatId))) xhr.setRequestHeader(name, value);
+    for (const [name, value] of Object.entries(pageHeaders(chatId))) xhr.setRequestHeader(name, value);
     xhr.setRequestHeader("content-type", "application/octet-stream");
     xhr.upload.onprogress = (event) => onProgress(event.loaded);
     xhr.onload = () => (xhr.status < 300 ? resolve() : reject(refusalOf(xhr)));

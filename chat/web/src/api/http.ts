@@ -1,6 +1,6 @@
 // All requests to the server: they carry the credentials, throw ApiError on failure, and report a 401 to the
 // listener.
-import { credentialHeaders } from "./credentials";
+import { pageHeaders } from "./credentials";
 import { errorOf, unreachable } from "./error";
 
 export type RequestOptions = {
@@ -21,7 +21,7 @@ export function onUnauthorized(listener: Unauthorized): void {
 }
 
 export async function request(path: string, options: RequestOptions = {}): Promise<Response> {
-  const headers = credentialHeaders(options.chatId);
+  const headers = pageHeaders(options.chatId);
   const init: RequestInit = { method: options.method ?? "GET", headers, cache: "no-store" };
   if (options.json !== undefined) {
     headers["content-type"] = "application/json";

@@ -16,11 +16,31 @@ export type Tools = {
   maxStderrChars: number;
 };
 
+export type Role = "admin" | "user";
+
+export type User = {
+  id: string;
+  name: string;
+  role: Role;
+  /** Without one, the user signs in with an identity provider. */
+  hasPassword: boolean;
+  createdAt: string;
+  disabledAt: string | null;
+};
+
+export type Session = { id: string; agent: string | null; createdAt: string; usedAt: string };
+export type SessionList = { sessions: Session[]; current: string };
+export type Invitation = { id: string; role: Role; createdBy: string; createdAt: string; expiresAt: string };
+
 export type AppInfo = {
   version: string;
   access: "localhost" | "lan" | null;
   /** Whether this request passes the access policy, so that chats can be listed and written. */
   mayUse: boolean;
+  /** Whether people sign in. */
+  accounts: boolean;
+  /** Who is signed in. */
+  user: User | null;
   tools: Tools;
   models: Model[];
   defaultModel: string | null;

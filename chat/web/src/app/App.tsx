@@ -7,6 +7,8 @@ import { useAnyRunning } from "../chat/live";
 import { TopBar } from "../chat/TopBar";
 import { forgetChats, loadChats } from "../chats/store";
 import { Sidebar } from "../chats/Sidebar";
+import { Entry } from "../people/Entry";
+import { PeopleDialogs } from "../people/PeopleDialogs";
 import { Banner } from "../server/Banner";
 import { glance, refreshServer, useServer } from "../server/store";
 import { texts } from "../texts";
@@ -44,6 +46,7 @@ export function App() {
       ) : null}
       {palette ? <Palette /> : null}
       {dialogOpen ? <TokenDialog /> : null}
+      <PeopleDialogs />
       <Announcer />
     </div>
   );
@@ -53,6 +56,7 @@ function Main() {
   const info = useServer((server) => server.info);
   const error = useServer((server) => server.error);
   if (!info) return error ? <Blank title="" text="" /> : <p className="page-wait" aria-busy>{texts.loading}</p>;
+  if (info.accounts && !info.user) return <Entry />;
   return info.mayUse ? <Routed /> : <Locked lan={info.access !== "localhost"} />;
 }
 

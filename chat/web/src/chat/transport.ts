@@ -1,7 +1,7 @@
 // The AI SDK's transport for messages, with the page's credentials and errors, and a record of the response's
 // headers.
 import { DefaultChatTransport } from "ai";
-import { credentialHeaders } from "../api/credentials";
+import { pageHeaders } from "../api/credentials";
 import { send } from "../api/http";
 import type { ChatMessage } from "../api/types";
 import { sawToolsHeader } from "../access/store";
@@ -32,7 +32,7 @@ export function transportFor(chatId: string, temporary: boolean, onBegin: () => 
   return new DefaultChatTransport<ChatMessage>({
     api: "/api/chat",
     prepareSendMessagesRequest: ({ id, messages, trigger, messageId, body }) => ({
-      headers: { ...credentialHeaders(chatId), "x-remcochat-viewer-timezone": Intl.DateTimeFormat().resolvedOptions().timeZone },
+      headers: { ...pageHeaders(chatId), "x-remcochat-viewer-timezone": Intl.DateTimeFormat().resolvedOptions().timeZone },
       body: bodyOf({ id, messages, trigger, messageId, model: modelOf(body) }, temporary),
     }),
     fetch: async (input, init) => {

@@ -3,6 +3,7 @@ import { setDrawer, setPalette, toggleSidebar } from "../app/panel";
 import { type Route, useRoute } from "../app/route";
 import { newChat, newTemporary } from "../app/actions";
 import { ThemeButton } from "../app/ThemeButton";
+import { AccountRow } from "../people/AccountRow";
 import { useServer } from "../server/store";
 import { texts } from "../texts";
 import { Button } from "../ui/Button";
@@ -34,6 +35,7 @@ export function Sidebar() {
         <TemporaryRows />
         <List mayUse={mayUse} />
       </div>
+      <AccountRow />
       <footer className="side-foot">
         <span className="quiet">
           {version ? `v${version} · ` : ""}
@@ -53,7 +55,8 @@ function HideButton() {
 function List({ mayUse }: { mayUse: boolean }) {
   const { chats, nextCursor, state, error } = useChats();
   const route = useRoute((at) => at.route);
-  if (!mayUse) return <p className="side-note">{texts.chats.locked}</p>;
+  const accounts = useServer((server) => server.info?.accounts ?? false);
+  if (!mayUse) return <p className="side-note">{accounts ? texts.people.locked : texts.chats.locked}</p>;
   if (chats.length === 0 && state === "failed") {
     return <div className="side-note" role="alert">{error} <Button onClick={() => void loadChats()}>{texts.retry}</Button></div>;
   }

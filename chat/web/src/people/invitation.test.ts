@@ -1,0 +1,12 @@
+import { expect, it } from "vitest";
+import { invitationOfAddress, linkOf, takeInvitationFromAddress } from "./invitation";
+
+it("an invitation is taken from the address and removed, and the rest of the fragment is kept", () => {
+  history.replaceState(null, "", "/#token=t");
+  takeInvitationFromAddress();
+  expect([invitationOfAddress(), location.hash]).toEqual(["", "#token=t"]);
+  history.replaceState(null, "", "/?x=1#invitation=a_b-c&token=t");
+  takeInvitationFromAddress();
+  expect([invitationOfAddress(), location.search, location.hash]).toEqual(["a_b-c", "?x=1", "#token=t"]);
+  expect(linkOf("a_b-c")).toBe(`${location.origin}/#invitation=a_b-c`);
+});
