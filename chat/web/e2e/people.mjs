@@ -1,6 +1,6 @@
 // Two people on one chat, in headless Chromium, with the real server: `cargo nextest run -p chat browser_people` starts it.
 //   node e2e/people.mjs <server with the admin ann> <ann's password> <folder for screenshots>
-import { at, audit, press, say, textOf, until } from "../dev/browser.mjs";
+import { at, audit, openPage, press, say, textOf, until } from "../dev/browser.mjs";
 import { check, exit, last, stories, texts } from "./stories.mjs";
 
 const [server, password, pictures] = process.argv.slice(2);
@@ -15,8 +15,9 @@ async function enter(page, name, secret) {
   await press(page, at("entry:send"));
 }
 
+/** The page is loaded again once somebody is signed in. */
 async function signIn(page, name, secret) {
-  await enter(page, name, secret);
+  await Promise.all([page.waitForNavigation(), enter(page, name, secret)]);
   await until("the account", async () => (await page.$(at("account:name"))) && (await textOf(page, "account:name")) === name, 30_000);
 }
 
@@ -68,8 +69,7 @@ await step("somebody who is invited has no chats of others", {}, server, async (
   await page.goto(link);
   await signedOut(page);
   check(!page.url().includes("invitation"), "the secret is not in the address bar");
-  await enter(page, "bob", BOBS);
-  await until("the account", async () => (await page.$(at("account:name"))) && (await textOf(page, "account:name")) === "bob", 30_000);
+  await signIn(page, "bob", BOBS);
   check(!(await page.content()).includes("hers"), "no chat of hers");
   await say(page, "/bash ls; echo listed");
   await exit(page);
@@ -83,7 +83,7 @@ await step("somebody who is invited has no chats of others", {}, server, async (
   await mustBeAccessible(page, "account");
   await shot(page, "account");
   await page.keyboard.press("Escape");
-  await choose(page, at("account:row"), "Sign out");
+  await Promise.all([page.waitForNavigation(), choose(page, at("account:row"), "Sign out")]);
   await signedOut(page);
   check(!(await page.content()).includes("listed"), "nothing of his is left");
 });
@@ -92,7 +92,7 @@ await step("a disabled account is out at once", {}, server, async (page, browser
   await signIn(page, "bob", BOBS);
   await say(page, "/bash echo begun; sleep 100");
   await until("its output", async () => (await page.$(at("tool:stdout"))) && (await textOf(page, "tool:stdout")).includes("begun"), 30_000);
-  const admin = await (await browser.createBrowserContext()).newPage();
+  const admin = await openPage(browser);
   await admin.goto(server);
   await signIn(admin, "ann", password);
   await choose(admin, at("account:row"), "People");
