@@ -7,6 +7,7 @@
 pub mod account;
 pub mod api;
 pub mod model;
+pub mod oidc;
 pub mod operator;
 pub mod people;
 pub mod settings;

@@ -15,9 +15,10 @@ use bash_tools::session::TemporaryChats;
 use bash_tools::{App, SetupError};
 use chat::api::{Api, ApiParts};
 use chat::model::{Anthropic, ModelClient, OpenAi};
+use chat::oidc::{Oidc, OidcSettings};
 use chat::operator::{self, Arguments};
 use chat::people::People;
-use chat::settings::{ModelProvider, ModelSettings, Settings};
+use chat::settings::{ModelProvider, ModelSettings, OidcClient, Settings};
 use chat::store::Store;
 use clap::Parser;
 use tokio::net::TcpListener;
@@ -85,6 +86,7 @@ async fn serve() -> anyhow::Result<()> {
         .with_context(|| format!("CHAT_STATE_DIR {} cannot be created", settings.state_dir.display()))?;
     let store = Store::open(&settings.state_dir).await.context("the chats cannot be opened")?;
     let people = People::new(store.clone()).context("the accounts cannot be opened")?;
+    let oidc = oidc(&settings)?;
     let temporary = TemporaryChats::new(&secret(&settings.state_dir)?);
     let clients = settings.models.iter().map(client).collect::<anyhow::Result<Vec<_>>>()?;
     let bind = settings.bind;
@@ -95,6 +97,7 @@ async fn serve() -> anyhow::Result<()> {
         tools,
         store,
         people,
+        oidc,
         temporary,
         clients,
     });
@@ -105,6 +108,19 @@ async fn serve() -> anyhow::Result<()> {
     tokio::spawn(end(stop.clone()));
     api.serve(listener, stop).await;
     Ok(())
+}
+
+/// Prepares sign-ins with the identity provider, if there is one.
+fn oidc(settings: &Settings) -> anyhow::Result<Option<Oidc>> {
+    let (Some(client), Some(public_url)) = (&settings.oidc, &settings.public_url) else { return Ok(None) };
+    let secret = client.client_secret_file.as_ref().map(|file| {
+        let text = std::fs::read_to_string(file);
+        text.with_context(|| format!("CHAT_OIDC_CLIENT_SECRET_FILE {} cannot be read", file.display()))
+    });
+    let client_secret = secret.transpose()?.map(|text| text.trim().into());
+    let OidcClient { issuer, client_id, .. } = client.clone();
+    let settings = OidcSettings { issuer, client_id, client_secret, public_url: public_url.clone() };
+    Ok(Some(Oidc::new(settings)?))
 }
 
 fn client(model: &ModelSettings) -> anyhow::Result<Arc<dyn ModelClient>> {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use openidconnect::IssuerUrl;
 use secrecy::SecretString;
 use url::Url;
 
@@ -17,8 +18,23 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// Address at which browsers reach the app, if it is known. `CHAT_PUBLIC_URL`. With `https`, cookies are secure.
     pub public_url: Option<Url>,
+    /// An identity provider, if there is one. `CHAT_OIDC_ISSUER`, which needs `CHAT_PUBLIC_URL` and `CHAT_OIDC_CLIENT_ID`.
+    pub oidc: Option<OidcClient>,
+    /// Domains of e-mail addresses whose people may join without an invitation. `CHAT_OIDC_ALLOWED_DOMAINS`.
+    pub oidc_domains: Vec<String>,
     /// The models, in the order in which they are offered. The first is the default.
     pub models: Vec<ModelSettings>,
+}
+
+/// The app at an identity provider.
+#[derive(Debug, Clone)]
+pub struct OidcClient {
+    /// URL of the issuer: `https`, or `http` on this machine.
+    pub issuer: IssuerUrl,
+    /// Id of the app at the provider. `CHAT_OIDC_CLIENT_ID`.
+    pub client_id: String,
+    /// File with the secret of the app, if it has one. `CHAT_OIDC_CLIENT_SECRET_FILE`.
+    pub client_secret_file: Option<PathBuf>,
 }
 
 /// A model and its server.
@@ -143,12 +159,37 @@ impl Settings {
         }
         let public_url = public_url.flatten();
         allowed_hosts.extend(public_url.as_ref().and_then(Url::host_str).map(str::to_owned));
+        let oidc = oidc(&value, public_url.is_some(), &mut faults);
+        let oidc_domains = list("CHAT_OIDC_ALLOWED_DOMAINS");
         if faults.is_empty() {
-            Ok(Self { bind, state_dir, allowed_hosts, public_url, models })
+            Ok(Self { bind, state_dir, allowed_hosts, public_url, oidc, oidc_domains, models })
         } else {
             Err(faults)
         }
     }
+}
+
+fn oidc(
+    value: impl Fn(&str) -> Option<String>,
+    has_public_url: bool,
+    faults: &mut Vec<Fault>,
+) -> Option<OidcClient> {
+    let text = value("CHAT_OIDC_ISSUER")?;
+    if !has_public_url {
+        faults.push(Fault { name: "CHAT_PUBLIC_URL", problem: "is required with CHAT_OIDC_ISSUER" });
+    }
+    let client_id = value("CHAT_OIDC_CLIENT_ID");
+    if client_id.is_none() {
+        faults.push(Fault { name: "CHAT_OIDC_CLIENT_ID", problem: "is required with CHAT_OIDC_ISSUER" });
+    }
+    let is_local = |url: &Url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    let issuer = IssuerUrl::new(text).ok();
+    let issuer = issuer.filter(|issuer| issuer.url().scheme() == "https" || is_local(issuer.url()));
+    if issuer.is_none() {
+        faults.push(Fault { name: "CHAT_OIDC_ISSUER", problem: "must be an https URL" });
+    }
+    let client_secret_file = value("CHAT_OIDC_CLIENT_SECRET_FILE").map(PathBuf::from);
+    Some(OidcClient { issuer: issuer?, client_id: client_id?, client_secret_file })
 }
 
 fn origin(text: &str) -> Option<Url> {

@@ -40,6 +40,7 @@ pub(super) async fn app(State(api): State<Api>, gates: Decision, request: Reques
         "mayUse": caller.is_some(),
         "accounts": api.people.has_accounts().await?,
         "user": user,
+        "identityProvider": api.oidc.is_some(),
         "tools": {
             "enabled": gates.is_enabled(),
             "reason": reason,

@@ -3,6 +3,8 @@
 //! Browsers send a host's cookies to all of its ports, and accept them from all. So the cookie alone permits no change:
 //! the request must also have a header that pages of other origins cannot add.
 
+use std::time::Duration;
+
 use cookie::{Cookie, SameSite};
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderName, HeaderValue};
@@ -10,16 +12,20 @@ use http::header::{COOKIE, HeaderName, HeaderValue};
 use super::error::{Error, Result};
 use crate::account::Secret;
 use crate::account::limits::SESSION_AGE;
+use crate::oidc;
 
 /// The page adds this header to each of its requests, with any value. Another origin's page cannot, because that needs a
 /// permission that this app never gives (CORS).
 pub(super) const OWN_REQUEST: HeaderName = HeaderName::from_static("x-chat-request");
 
-/// Name over plain HTTP.
-const NAME: &str = "chat_session";
+/// Name of the session's cookie over plain HTTP.
+const SESSION: &str = "chat_session";
 
-/// Name over TLS. Browsers accept it only with `Secure` and from this host itself (RFC 6265bis, 4.1.3.2).
-const SECURE_NAME: &str = "__Host-chat_session";
+/// Name of the cookie of a browser that signs in with an identity provider.
+const BROWSER: &str = "chat_sign_in";
+
+/// Before names over TLS. Browsers accept them only with `Secure` and from this host itself (RFC 6265bis, 4.1.3.2).
+const SECURE_PREFIX: &str = "__Host-";
 
 /// Requires [`OWN_REQUEST`].
 pub(super) fn must_be_own(headers: &HeaderMap) -> Result<()> {
@@ -31,12 +37,42 @@ pub(super) fn must_be_own(headers: &HeaderMap) -> Result<()> {
 /// # Errors
 /// There are two. Another origin of the same host may have added one.
 pub(super) fn read(headers: &HeaderMap, is_secure: bool) -> Result<Option<String>> {
+    find(headers, &name(SESSION, is_secure))
+}
+
+/// Returns the value of `set-cookie` for a new session.
+pub(super) fn set(secret: &Secret, is_secure: bool) -> HeaderValue {
+    header(SESSION, secret.expose(), SESSION_AGE, SameSite::Strict, is_secure)
+}
+
+/// Returns the value of `set-cookie` that removes the session's cookie.
+pub(super) fn remove(is_secure: bool) -> HeaderValue {
+    header(SESSION, "", Duration::ZERO, SameSite::Strict, is_secure)
+}
+
+/// Same as [`read`], for the cookie of a browser that signs in with an identity provider.
+pub(super) fn read_browser(headers: &HeaderMap, is_secure: bool) -> Result<Option<String>> {
+    find(headers, &name(BROWSER, is_secure))
+}
+
+/// Returns the value of `set-cookie` for a browser that goes to the identity provider. It comes back from another site, so
+/// the cookie cannot be strict.
+pub(super) fn set_browser(secret: &Secret, is_secure: bool) -> HeaderValue {
+    header(BROWSER, secret.expose(), oidc::LIFETIME, SameSite::Lax, is_secure)
+}
+
+/// Returns the value of `set-cookie` that removes it.
+pub(super) fn remove_browser(is_secure: bool) -> HeaderValue {
+    header(BROWSER, "", Duration::ZERO, SameSite::Lax, is_secure)
+}
+
+fn find(headers: &HeaderMap, name: &str) -> Result<Option<String>> {
     let mut found = None;
     for header in headers.get_all(COOKIE) {
         let header = header.to_str().unwrap_or_default();
         for cookie in Cookie::split_parse(header).flatten() {
-            if cookie.name() == name(is_secure) && found.replace(cookie.value().to_owned()).is_some() {
-                let problem = format!("has more than one `{}`", name(is_secure));
+            if cookie.name() == name && found.replace(cookie.value().to_owned()).is_some() {
+                let problem = format!("has more than one `{name}`");
                 return Err(Error::Invalid { field: "cookie", problem });
             }
         }
@@ -44,24 +80,15 @@ pub(super) fn read(headers: &HeaderMap, is_secure: bool) -> Result<Option<String
     Ok(found)
 }
 
-/// Returns the value of `set-cookie` for a new session.
-pub(super) fn set(secret: &Secret, is_secure: bool) -> HeaderValue {
-    let age = cookie::time::Duration::try_from(SESSION_AGE).unwrap_or(cookie::time::Duration::MAX);
-    header(Cookie::build((name(is_secure), secret.expose())).max_age(age), is_secure)
-}
-
-/// Returns the value of `set-cookie` that removes the cookie.
-pub(super) fn remove(is_secure: bool) -> HeaderValue {
-    header(Cookie::build((name(is_secure), "")).max_age(cookie::time::Duration::ZERO), is_secure)
-}
-
-fn header(cookie: cookie::CookieBuilder<'_>, is_secure: bool) -> HeaderValue {
-    let cookie = cookie.path("/").http_only(true).same_site(SameSite::Strict).secure(is_secure).build();
+fn header(name_of: &str, value: &str, age: Duration, same_site: SameSite, is_secure: bool) -> HeaderValue {
+    let age = cookie::time::Duration::try_from(age).unwrap_or(cookie::time::Duration::MAX);
+    let cookie = Cookie::build((name(name_of, is_secure), value)).max_age(age).path("/").http_only(true);
+    let cookie = cookie.same_site(same_site).secure(is_secure).build();
     HeaderValue::from_str(&cookie.to_string()).expect("names and secrets are ASCII")
 }
 
-fn name(is_secure: bool) -> &'static str {
-    if is_secure { SECURE_NAME } else { NAME }
+fn name(name: &str, is_secure: bool) -> String {
+    if is_secure { format!("{SECURE_PREFIX}{name}") } else { name.to_owned() }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde_json::json;
 
-use crate::{people, store};
+use crate::{oidc, people, store};
 
 /// A response, or an error.
 pub(super) type Result<T> = std::result::Result<T, Error>;
@@ -73,6 +73,9 @@ pub(super) enum Error {
     /// The database failed.
     #[error("the chats cannot be stored at the moment")]
     Store(#[from] store::Error),
+    /// A sign-in with the identity provider failed.
+    #[error("{0}")]
+    Oidc(#[from] oidc::Error),
     /// An act of accounts failed.
     #[error("{0}")]
     People(#[from] people::Error),
@@ -98,6 +101,8 @@ impl Error {
             Self::NoModel => (StatusCode::UNPROCESSABLE_ENTITY, "no_model"),
             Self::Sandbox(error) => of_sandbox(error),
             Self::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::Oidc(oidc::Error::Unavailable(_)) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::Oidc(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::People(error) => of_people(error),
         }
     }
@@ -108,6 +113,7 @@ fn of_people(error: &people::Error) -> (StatusCode, &'static str) {
     match error {
         Error::WrongPassword => (StatusCode::UNAUTHORIZED, "wrong_password"),
         Error::WrongCurrentPassword => (StatusCode::FORBIDDEN, "wrong_password"),
+        Error::Disabled | Error::NotInvited => (StatusCode::FORBIDDEN, "forbidden"),
         Error::BadInvitation => (StatusCode::NOT_FOUND, "not_found"),
         Error::TooManyAttempts { .. } | Error::Busy => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
         Error::Invalid { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),

@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod guard;
 mod identify;
+mod oidc;
 mod page;
 mod question;
 mod routes;
@@ -35,6 +36,7 @@ use self::body::Bodies;
 pub use self::body::{MAX_BODY_BYTES, MAX_VALUES};
 use self::turns::Turns;
 use crate::model::ModelClient;
+use crate::oidc::Oidc;
 use crate::people::People;
 use crate::settings::{ModelSettings, Settings};
 use crate::store::Store;
@@ -61,6 +63,7 @@ pub struct Api {
     tools: Option<App>,
     store: Store,
     people: People,
+    oidc: Option<Arc<Oidc>>,
     temporary: TemporaryChats,
     models: Arc<HashMap<String, ModelEntry>>,
     turns: Turns,
@@ -88,6 +91,8 @@ pub struct ApiParts {
     pub store: Store,
     /// The accounts.
     pub people: People,
+    /// Sign-ins with an identity provider, if there is one.
+    pub oidc: Option<Oidc>,
     /// Verifies the tickets of temporary chats.
     pub temporary: TemporaryChats,
     /// The client of each model, in the settings' order.
@@ -97,7 +102,7 @@ pub struct ApiParts {
 impl Api {
     /// Creates the API from its parts.
     pub fn new(parts: ApiParts) -> Self {
-        let ApiParts { settings, configured, gates, tools, store, people, temporary, clients } = parts;
+        let ApiParts { settings, configured, gates, tools, store, people, oidc, temporary, clients } = parts;
         let models = settings.models.iter().cloned().zip(clients);
         let models = models
             .map(|(settings, client)| (settings.id.clone(), ModelEntry { settings, client }))
@@ -109,6 +114,7 @@ impl Api {
             tools,
             store,
             people,
+            oidc: oidc.map(Arc::new),
             temporary,
             models: Arc::new(models),
             turns: Turns::default(),

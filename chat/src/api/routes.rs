@@ -9,8 +9,9 @@ use bash_tools::gates::{BashToolsLayer, Gates, access_route};
 
 use super::{
     ACCESS_ROUTE, Api, HEALTH_ROUTE, about, account, answer, body, chats, error, files, guard, identify,
-    page, sandbox, session, users,
+    oidc, page, sandbox, session, users,
 };
+use crate::oidc::CALLBACK_PATH;
 
 /// A method of a path, and its handler.
 struct Route {
@@ -79,6 +80,8 @@ fn open(gates: &Gates) -> Vec<Route> {
         get("/api/app", about::app),
         post("/api/session", session::sign_in),
         post("/api/invitations/accept", session::accept),
+        post("/api/oidc", oidc::begin),
+        get(CALLBACK_PATH, oidc::callback),
         Route { method: "GET", path: ACCESS_ROUTE, answer: access_route(gates.clone()) },
     ]
 }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bash_tools::gates;
 use http::HeaderMap;
-use http::header::{SET_COOKIE, USER_AGENT};
+use http::header::{HeaderValue, SET_COOKIE, USER_AGENT};
 use http::request::Parts;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -43,6 +43,13 @@ pub(super) struct Peer(pub(super) IpAddr);
 /// Somebody on the app's own page who may sign in from where they are, in an app with accounts.
 pub(super) struct Visitor {
     peer: IpAddr,
+}
+
+impl Visitor {
+    /// The address whose attempts are counted.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
+    }
 }
 
 impl FromRequestParts<Api> for Visitor {
@@ -106,8 +113,13 @@ pub(super) async fn sign_out(State(api): State<Api>, Member(who): Member) -> Res
 
 /// Begins a session and returns its user. The secret is only in the cookie.
 async fn begin(api: &Api, user: &User, headers: &HeaderMap) -> Result<Response> {
+    let cookie = [(SET_COOKIE, begin_cookie(api, user, headers).await?)];
+    Ok((cookie, Json(json!({ "user": user }))).into_response())
+}
+
+/// Begins a session and returns the value of `set-cookie`.
+pub(super) async fn begin_cookie(api: &Api, user: &User, headers: &HeaderMap) -> Result<HeaderValue> {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
     let secret = api.people.begin_session(&user.id, agent).await?;
-    let cookie = [(SET_COOKIE, cookie::set(&secret, api.is_secure()))];
-    Ok((cookie, Json(json!({ "user": user }))).into_response())
+    Ok(cookie::set(&secret, api.is_secure()))
 }

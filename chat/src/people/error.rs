@@ -19,6 +19,12 @@ pub enum Error {
     /// The invitation is unknown, used, withdrawn or expired.
     #[error("this invitation is not valid any more; ask for another one")]
     BadInvitation,
+    /// The account is disabled, and its user is known.
+    #[error("this account is disabled; ask an admin")]
+    Disabled,
+    /// Somebody new may not join.
+    #[error("there is no account for you; ask an admin for an invitation")]
+    NotInvited,
     /// There were too many attempts.
     #[error("too many attempts; try again in {} s", .wait.as_secs() + 1)]
     TooManyAttempts {

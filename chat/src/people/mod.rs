@@ -5,17 +5,20 @@
 
 mod attempts;
 mod error;
+mod identities;
 mod invitations;
 mod passwords;
 mod sessions;
 mod sign_in;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
 pub use self::error::{Error, Result};
+pub use self::identities::Identified;
 pub use self::passwords::checked_password;
 pub use self::sessions::SessionWatch;
 
@@ -56,6 +59,14 @@ impl People {
         // Never back to false: two requests may look at the same time.
         self.has_accounts.fetch_or(has_accounts, Ordering::Relaxed);
         Ok(has_accounts)
+    }
+
+    /// Counts an attempt to sign in from an address.
+    ///
+    /// # Errors
+    /// There were too many.
+    pub fn count_attempt(&self, peer: IpAddr) -> Result<()> {
+        self.attempts.count_address(peer)
     }
 
     /// Returns all accounts by name.

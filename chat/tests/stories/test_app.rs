@@ -9,6 +9,7 @@ use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
 use chat::api::{Api, ApiParts};
 use chat::model::ModelClient;
+use chat::oidc::{Oidc, OidcSettings};
 use chat::people::People;
 use chat::settings::Settings;
 use chat::store::Store;
@@ -34,6 +35,23 @@ pub(crate) struct TestApp {
     server: tokio::task::JoinHandle<()>,
 }
 
+/// What differs between stories.
+#[derive(Default)]
+struct Options<'a> {
+    access: &'a str,
+    /// Added to the tools' settings.
+    more: &'a str,
+    /// Lines of `[app.bash_tools.docker]`.
+    docker: &'a str,
+    clients: Vec<Arc<dyn ModelClient>>,
+    /// Issuer of identities. People of `corp.example` may join.
+    issuer: Option<&'a str>,
+}
+
+/// For users of this machine, with sandboxes without a network.
+const LOCAL: Options<'static> =
+    Options { access: "localhost", more: "", docker: SHUT, clients: Vec::new(), issuer: None };
+
 impl TestApp {
     /// For users of this machine, without a model.
     pub(crate) async fn start() -> Self {
@@ -45,14 +63,15 @@ impl TestApp {
     pub(crate) async fn with(access: &str, more: &str, clients: Vec<Arc<dyn ModelClient>>) -> Self {
         let daemon = Daemon::start().await;
         let base = daemon.base.clone();
-        Self::over(daemon, &base, tempfile::tempdir().unwrap(), access, more, SHUT, clients).await
+        let options = Options { access, more, clients, ..LOCAL };
+        Self::over(daemon, &base, tempfile::tempdir().unwrap(), options).await
     }
 
     /// For users of this machine, with these additional lines in `[app.bash_tools.docker]`.
     pub(crate) async fn with_docker(docker: &str) -> Self {
         let daemon = Daemon::start().await;
         let base = daemon.base.clone();
-        Self::over(daemon, &base, tempfile::tempdir().unwrap(), "localhost", "", docker, Vec::new()).await
+        Self::over(daemon, &base, tempfile::tempdir().unwrap(), Options { docker, ..LOCAL }).await
     }
 
     /// For users of this machine, with another URL for the daemon.
@@ -61,18 +80,21 @@ impl TestApp {
         daemon: Daemon,
         clients: Vec<Arc<dyn ModelClient>>,
     ) -> Self {
-        Self::over(daemon, orchestrator, tempfile::tempdir().unwrap(), "localhost", "", SHUT, clients).await
+        Self::over(daemon, orchestrator, tempfile::tempdir().unwrap(), Options { clients, ..LOCAL }).await
     }
 
-    async fn over(
-        daemon: Daemon,
-        orchestrator: &str,
-        dir: TempDir,
-        access: &str,
-        more: &str,
-        docker: &str,
-        clients: Vec<Arc<dyn ModelClient>>,
-    ) -> Self {
+    /// For users of this machine, with this issuer of identities.
+    pub(crate) async fn with_issuer(issuer: &str) -> Self {
+        let daemon = Daemon::start().await;
+        let base = daemon.base.clone();
+        let options = Options { issuer: Some(issuer), ..LOCAL };
+        Self::over(daemon, &base, tempfile::tempdir().unwrap(), options).await
+    }
+
+    async fn over(daemon: Daemon, orchestrator: &str, dir: TempDir, options: Options<'_>) -> Self {
+        let Options { access, more, docker, clients, issuer } = options;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
         let text = format!(
             "[app.bash_tools]\nenabled = true\nprovider = 'docker'\naccess = '{access}'\n{more}\n\
              [app.bash_tools.docker]\norchestrator_url = '{orchestrator}'\n{docker}\nmemory_mb = 512\n\
@@ -81,28 +103,39 @@ impl TestApp {
         let tools = config::parse(&text).unwrap().tools.unwrap();
         let models: Vec<String> = (0..clients.len()).map(|n| n.to_string()).collect();
         let state = dir.path().to_str().unwrap().to_owned();
+        let (issuer, public_url) = (issuer.map(str::to_owned), base.clone());
         let env = move |name: &str| match name {
             "REMCOCHAT_ENABLE_BASH_TOOL" => Some("1".to_owned()),
             "REMCOCHAT_ADMIN_TOKEN" => Some(TOKEN.to_owned()),
             "CHAT_STATE_DIR" => Some(state.clone()),
             "CHAT_OPENAI_MODELS" => Some(models.join(",")),
+            "CHAT_OIDC_ISSUER" => issuer.clone(),
+            "CHAT_OIDC_CLIENT_ID" => Some("chat".to_owned()),
+            "CHAT_OIDC_ALLOWED_DOMAINS" => Some("corp.example".to_owned()),
+            "CHAT_PUBLIC_URL" => Some(public_url.clone()),
             _ => None,
         };
         let environment = Environment::read(Some(&tools), &env);
         let store = Store::open(dir.path()).await.unwrap();
         let people = People::new(store.clone()).unwrap();
+        let settings = Settings::read(&env).unwrap();
+        let oidc = settings.oidc.as_ref().map(|client| {
+            let public_url = settings.public_url.clone().unwrap();
+            let (issuer, client_id) = (client.issuer.clone(), client.client_id.clone());
+            Oidc::new(OidcSettings { issuer, client_id, client_secret: Some("secret".into()), public_url })
+                .unwrap()
+        });
         let api = Api::new(ApiParts {
-            settings: Settings::read(&env).unwrap(),
+            settings,
             gates: Gates::new(Some(&tools), &environment).unwrap(),
             tools: Some(App::new(&tools, &environment).unwrap().with_pause(Duration::from_millis(130))),
             configured: Some(tools),
             store,
             people: people.clone(),
+            oidc,
             temporary: TemporaryChats::new(&[7; 32]),
             clients,
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
         let server = tokio::spawn(api.serve(listener, stop.clone()));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -119,7 +152,7 @@ impl TestApp {
         self.stop.cancel();
         self.server.await.unwrap();
         let base = self.daemon.base.clone();
-        Self::over(self.daemon, &base, self.dir, "localhost", "", docker, Vec::new()).await
+        Self::over(self.daemon, &base, self.dir, Options { docker, ..LOCAL }).await
     }
 
     /// The directory of the database.

@@ -119,6 +119,7 @@ export const texts = {
     name: "Name",
     password: "Password",
     signIn: "Sign in",
+    withProvider: "Continue with the identity provider",
     signOut: "Sign out",
     invitedTitle: "You are invited",
     invitedText: "Choose the name and the password with which you will sign in.",

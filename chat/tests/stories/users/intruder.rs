@@ -11,12 +11,14 @@ use super::Person;
 use crate::test_app::TestApp;
 
 /// Routes that respond to everyone. Every other one needs a session.
-const OPEN: [&str; 5] = [
+const OPEN: [&str; 7] = [
     "GET /api/health",
     "GET /api/app",
     "GET /api/admin/access",
     "POST /api/session",
     "POST /api/invitations/accept",
+    "POST /api/oidc",
+    "GET /api/oidc/callback",
 ];
 
 /// Routes of the caller's own things, and of admins. The rest name a chat.

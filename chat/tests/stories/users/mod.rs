@@ -2,6 +2,7 @@
 
 mod before;
 mod intruder;
+mod oidc;
 mod operator;
 mod sessions;
 

@@ -54,6 +54,8 @@ export const routes = {
   "GET /api/invitations": noAccounts,
   "POST /api/invitations": noAccounts,
   "POST /api/invitations/accept": noAccounts,
+  "POST /api/oidc": noAccounts,
+  "GET /api/oidc/callback": noAccounts,
   "DELETE /api/invitations/{invitation}": noAccounts,
 };
 
@@ -116,6 +118,7 @@ function appInfo(mayUse) {
     mayUse,
     accounts: false,
     user: null,
+    identityProvider: false,
     tools: { enabled: mayUse && !conditions.toolsDown, reason, isPassing: conditions.toolsDown, provider: "docker", ports: [3000], commandTimeoutMs: 30_000, maxStdoutChars: 12_000, maxStderrChars: 12_000 },
     models,
     defaultModel: models[0]?.id ?? null,

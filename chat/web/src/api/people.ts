@@ -6,6 +6,12 @@ export async function signIn(name: string, password: string): Promise<void> {
   await request("/api/session", { method: "POST", json: { name, password } });
 }
 
+/** The address of the identity provider, where this browser signs in. */
+export async function beginWithProvider(invitation: string): Promise<string> {
+  const json = invitation ? { invitation } : {};
+  return (await requestJson<{ url: string }>("/api/oidc", { method: "POST", json })).url;
+}
+
 export async function signOut(): Promise<void> {
   await request("/api/session", { method: "DELETE" });
 }

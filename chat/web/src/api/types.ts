@@ -41,6 +41,8 @@ export type AppInfo = {
   accounts: boolean;
   /** Who is signed in. */
   user: User | null;
+  /** Whether people can sign in with an identity provider. */
+  identityProvider: boolean;
   tools: Tools;
   models: Model[];
   defaultModel: string | null;

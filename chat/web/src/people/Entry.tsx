@@ -1,11 +1,12 @@
 import { type SubmitEvent, type ReactNode, useState } from "react";
 import { sentenceOf } from "../api/error";
-import { acceptInvitation, signIn } from "../api/people";
+import { acceptInvitation, beginWithProvider, signIn } from "../api/people";
+import { useServer } from "../server/store";
 import { texts } from "../texts";
 import { Button } from "../ui/Button";
 import { Mark } from "../ui/Mark";
 import { textOf } from "./fields";
-import { invitationOfAddress } from "./invitation";
+import { failureOfAddress, invitationOfAddress } from "./invitation";
 import { startOver } from "./store";
 import "./people.css";
 
@@ -29,23 +30,30 @@ type Props = { title: string; text: string; action: string; fresh?: boolean; sen
 
 function EntryForm({ title, text, action, fresh = false, send }: Props) {
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
-  const submit = async (event: SubmitEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const form = event.currentTarget;
+  const [error, setError] = useState(failureOfAddress);
+  const provider = useServer((server) => server.info?.identityProvider ?? false);
+  const act = async (run: () => Promise<void>) => {
     setBusy(true);
     setError(null);
     try {
-      await send(textOf(form, "name"), textOf(form, "password"));
-      startOver();
+      await run();
     } catch (thrown) {
       setError(sentenceOf(thrown));
       setBusy(false);
     }
   };
+  const submit = (event: SubmitEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    void act(async () => {
+      await send(textOf(form, "name"), textOf(form, "password"));
+      startOver();
+    });
+  };
+  const goToProvider = () => void act(async () => window.location.assign(await beginWithProvider(invitationOfAddress())));
   return (
     <section className="entry">
-      <form className="entry-form" onSubmit={(event) => void submit(event)} data-testid="entry:form">
+      <form className="entry-form" onSubmit={submit} data-testid="entry:form">
         <Mark />
         <h1>{title}</h1>
         <p className="quiet">{text}</p>
@@ -57,6 +65,7 @@ function EntryForm({ title, text, action, fresh = false, send }: Props) {
         </Field>
         {error ? <p className="note note-bad" role="alert" data-testid="entry:error">{error}</p> : null}
         <Button kind="main" type="submit" disabled={busy} testId="entry:send">{action}</Button>
+        {provider ? <Button disabled={busy} onClick={goToProvider} testId="entry:provider">{texts.people.withProvider}</Button> : null}
       </form>
     </section>
   );
