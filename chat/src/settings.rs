@@ -159,7 +159,7 @@ impl Settings {
         }
         let public_url = public_url.flatten();
         allowed_hosts.extend(public_url.as_ref().and_then(Url::host_str).map(str::to_owned));
-        let oidc = oidc(&value, public_url.is_some(), &mut faults);
+        let oidc = oidc(value, public_url.is_some(), &mut faults);
         let oidc_domains = list("CHAT_OIDC_ALLOWED_DOMAINS");
         if faults.is_empty() {
             Ok(Self { bind, state_dir, allowed_hosts, public_url, oidc, oidc_domains, models })
@@ -238,6 +238,25 @@ mod tests {
         assert_eq!(settings.models[2].key.as_ref().unwrap().expose_secret(), "secret");
         assert_eq!(settings.allowed_hosts, ["chat.lan", "chat"]);
         assert!(!format!("{settings:?}").contains("secret"));
+    }
+
+    #[test]
+    fn an_identity_provider_needs_its_client_and_the_public_url() {
+        let names = |variables: &[(&str, &str)]| -> Vec<&str> {
+            read(variables).unwrap_err().iter().map(|fault| fault.name).collect()
+        };
+        let issuer = ("CHAT_OIDC_ISSUER", "https://id.example");
+        assert_eq!(names(&[issuer]), ["CHAT_PUBLIC_URL", "CHAT_OIDC_CLIENT_ID"]);
+        let rest = [("CHAT_PUBLIC_URL", "https://chat.example"), ("CHAT_OIDC_CLIENT_ID", "chat")];
+        let settings = read(&[&rest[..], &[issuer]].concat()).unwrap();
+        assert_eq!(settings.oidc.unwrap().issuer.as_str(), "https://id.example");
+        assert_eq!(settings.allowed_hosts, ["chat.example"]);
+        for bad in ["http://id.example", "id.example", "ftp://id.example"] {
+            assert_eq!(names(&[&rest[..], &[("CHAT_OIDC_ISSUER", bad)]].concat()), ["CHAT_OIDC_ISSUER"]);
+        }
+        for bad in ["https://chat.example/path", "https://user@chat.example", "chat.example"] {
+            assert_eq!(names(&[("CHAT_PUBLIC_URL", bad)]), ["CHAT_PUBLIC_URL"], "{bad}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl TemporaryChats {
         self.issue_to(None)
     }
 
-    /// Same, for a chat of a subject. The ticket is not valid for anybody else.
+    /// Same, for a chat of a subject. The ticket is not valid for others.
     pub fn issue_to(&self, subject: Option<&Subject>) -> String {
         let id = Uuid::new_v4().simple().to_string();
         let code = BASE64_URL_SAFE_NO_PAD.encode(self.code(&id, subject).finalize().into_bytes());

@@ -68,7 +68,7 @@ impl ChatRef {
 }
 
 impl ChatRef {
-    /// Whether the sandbox is still that of a chat, of whoever: the first admin may have got the chat meanwhile.
+    /// Whether the sandbox is still that of a chat of any owner. The first admin may have got the chat meanwhile.
     pub(super) async fn has_sandbox(&self, api: &Api) -> Result<bool> {
         let subject = self.key.subject().map(Subject::as_str);
         Ok(!self.is_kept || api.store.has_sandbox(&self.id, subject).await?)

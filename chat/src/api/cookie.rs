@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use cookie::{Cookie, SameSite};
 use http::HeaderMap;
-use http::header::{COOKIE, HeaderName, HeaderValue};
+use http::header::{COOKIE, HeaderValue};
 
+use super::OWN_REQUEST;
 use super::error::{Error, Result};
 use crate::account::Secret;
 use crate::account::limits::SESSION_AGE;
 use crate::oidc;
-
-/// The page adds this header to each of its requests, with any value. Another origin's page cannot, because that needs a
-/// permission that this app never gives (CORS).
-pub(super) const OWN_REQUEST: HeaderName = HeaderName::from_static("x-chat-request");
 
 /// Name of the session's cookie over plain HTTP.
 const SESSION: &str = "chat_session";

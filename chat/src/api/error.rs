@@ -31,7 +31,7 @@ pub(super) enum Error {
     /// The client is not authorized.
     #[error("this app requires its token, or a request from its own machine")]
     Unauthorized,
-    /// Nobody is signed in.
+    /// The request has no session.
     #[error("sign in first")]
     SignedOut,
     /// Only admins may do this.
@@ -41,7 +41,7 @@ pub(super) enum Error {
     #[error("this app has no accounts; `chat user add` on its machine makes the first one")]
     NoAccounts,
     /// The header that only the app's own page sends is missing.
-    #[error("the request has no header `{}`", super::cookie::OWN_REQUEST)]
+    #[error("the request has no header `{}`", super::OWN_REQUEST)]
     NotOwnRequest,
     /// The request comes from a page of another origin.
     #[error("the request comes from a page of another origin, or its host is not allowed")]

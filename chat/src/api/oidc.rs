@@ -21,7 +21,7 @@ use crate::people::Identified;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Begin {
-    /// Secret of an invitation, for somebody new.
+    /// Secret of an invitation, for a new user.
     invitation: Option<SecretString>,
 }
 
@@ -91,7 +91,7 @@ fn provider(api: &Api) -> Result<&Oidc> {
     api.oidc.as_deref().ok_or(Error::NotFound { what: "identity provider" })
 }
 
-/// Whether somebody new may join without an invitation: with a verified address of one of the domains.
+/// Whether a new user may join without an invitation: with a verified address of one of the domains.
 fn is_welcome(identity: &Identity, domains: &[String]) -> bool {
     let email = identity.verified_email.as_deref().and_then(|email| email.rsplit_once('@'));
     email.is_some_and(|(_, domain)| domains.iter().any(|known| known.eq_ignore_ascii_case(domain)))

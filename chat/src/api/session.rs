@@ -40,7 +40,7 @@ pub(super) struct Accept {
 /// The address whose attempts are counted. Behind a proxy, that is the proxy.
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// Somebody on the app's own page who may sign in from where they are, in an app with accounts.
+/// A client on the app's own page that may sign in from where it is, in an app with accounts.
 pub(super) struct Visitor {
     peer: IpAddr,
 }
@@ -91,7 +91,7 @@ pub(super) async fn sign_in(
     begin(&api, &user, &headers).await
 }
 
-/// `POST /api/invitations/accept`: makes the account of somebody with an invitation, and signs them in.
+/// `POST /api/invitations/accept`: makes the account of a new user with an invitation, and signs them in.
 pub(super) async fn accept(
     State(api): State<Api>,
     Visitor { peer }: Visitor,

@@ -80,7 +80,7 @@ pub struct Returned<'a> {
     pub browser: &'a str,
 }
 
-/// Somebody whom the provider has identified.
+/// A person whom the provider has identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The issuer. Together with the subject it identifies the person, and nothing else does.
@@ -106,7 +106,7 @@ impl Oidc {
         Ok(Self { settings, redirect, fetch: Fetch::new()?, pending: Pending::default() })
     }
 
-    /// Begins a sign-in, perhaps with the invitation of somebody new.
+    /// Begins a sign-in, perhaps with the invitation of a new user.
     pub async fn begin(&self, invitation: Option<SecretHash>) -> Result<Begun> {
         let client = self.client().await?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();

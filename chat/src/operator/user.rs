@@ -14,7 +14,7 @@ use crate::store::UserChange;
 /// A command for accounts.
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
-    /// Adds a user. The first one must be an admin, and gets the chats of before.
+    /// Adds a user. The first one must be an admin, and gets the existing chats.
     Add {
         /// Letters, digits and . _ @ + -
         name: UserName,

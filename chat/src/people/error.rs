@@ -22,7 +22,7 @@ pub enum Error {
     /// The account is disabled, and its user is known.
     #[error("this account is disabled; ask an admin")]
     Disabled,
-    /// Somebody new may not join.
+    /// A new user may not join.
     #[error("there is no account for you; ask an admin for an invitation")]
     NotInvited,
     /// There were too many attempts.

@@ -9,7 +9,7 @@ use crate::store::{self, NewMember, NewUser};
 /// Names that are tried for a new account, before the sign-in fails.
 const MAX_NAMES: usize = 20;
 
-/// Somebody whom a provider has identified, for a sign-in.
+/// A person whom a provider has identified, for a sign-in.
 #[derive(Debug, Clone, Copy)]
 pub struct Identified<'a> {
     /// Issuer and subject. Nothing else identifies an account.
@@ -23,7 +23,7 @@ pub struct Identified<'a> {
 }
 
 impl People {
-    /// Returns the account of an identity. Somebody new gets one if they are invited or welcome.
+    /// Returns the account of an identity. A new user gets one if they are invited or welcome.
     pub async fn identify(&self, who: Identified<'_>) -> Result<User> {
         let (issuer, subject) = who.identity;
         if let Some(user) = self.store.user_by_identity(issuer, subject).await? {

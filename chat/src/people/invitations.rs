@@ -28,7 +28,7 @@ impl People {
         if was_there { Ok(()) } else { Err(Error::NotFound { what: "invitation" }) }
     }
 
-    /// Adds the account of somebody with an invitation, which is used up.
+    /// Adds the account of a new user with an invitation, which is used up.
     pub async fn accept(
         &self,
         secret: &str,

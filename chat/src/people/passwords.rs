@@ -20,8 +20,8 @@ use crate::account::limits::{
 pub(super) struct Passwords {
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
-    /// Hash of a password that nobody knows. It is checked for names that do not exist.
-    nobody: Arc<str>,
+    /// Hash of a random password. It is checked for names that do not exist.
+    decoy: Arc<str>,
 }
 
 /// Checks the length of a new password.
@@ -56,8 +56,8 @@ impl Passwords {
     pub(super) fn new() -> Result<Self> {
         let mut password = [0; 32];
         getrandom::fill(&mut password)?;
-        let nobody = hash(&password)?.into();
-        Ok(Self { permits: Arc::new(Semaphore::new(MAX_HASHES)), waiting: Arc::default(), nobody })
+        let decoy = hash(&password)?.into();
+        Ok(Self { permits: Arc::new(Semaphore::new(MAX_HASHES)), waiting: Arc::default(), decoy })
     }
 
     /// Returns the hash of a password, in PHC form.
@@ -65,11 +65,11 @@ impl Passwords {
         self.run(move || hash(password.expose_secret().as_bytes())).await
     }
 
-    /// Whether the password is the one of the hash. Without a hash, the answer is no after the same work.
+    /// Whether the password is the one of the hash. Without a hash, it is not, after the same work.
     pub(super) async fn verify(&self, password: SecretString, stored: Option<&str>) -> Result<bool> {
-        let (hash, is_known) = (stored.unwrap_or(&self.nobody).to_owned(), stored.is_some());
+        let (hash, is_known) = (stored.unwrap_or(&self.decoy).to_owned(), stored.is_some());
         self.run(move || {
-            // A longer one is nobody's, and would take longer.
+            // No account has a longer one, and it would take longer.
             if password.expose_secret().len() > MAX_PASSWORD_BYTES {
                 return Ok(false);
             }

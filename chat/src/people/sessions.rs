@@ -58,7 +58,7 @@ impl People {
 
 impl SessionWatch {
     /// Waits for the end of the session. Another process may end it, so the store is read at intervals too. A failure
-    /// of the store is no end.
+    /// of the store does not count as an end.
     pub async fn ended(mut self) {
         loop {
             if let Ok(Err(_)) = timeout(SESSION_CHECK, self.ended.changed()).await {

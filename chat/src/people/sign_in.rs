@@ -51,7 +51,7 @@ impl People {
         Ok(())
     }
 
-    /// Adds an account, for the operator. The first one must be an admin, and gets the chats of before.
+    /// Adds an account, for the operator. The first one must be an admin, and gets the existing chats.
     pub async fn add(&self, name: &UserName, role: Role, password: SecretString) -> Result<User> {
         checked_password(&password)?;
         let hash = self.passwords.hash(password).await?;

@@ -34,7 +34,7 @@ pub struct NewMember<'a> {
     pub identity: Option<(&'a str, &'a str)>,
 }
 
-/// Invitations that count: not expired, of somebody who is still an admin.
+/// Invitations that count: not expired, of a user who is still an admin.
 const OPEN: &str = "i.expires_at > ? AND EXISTS
      (SELECT 1 FROM users u WHERE u.id = i.created_by AND u.role = 'admin' AND u.disabled_at IS NULL)";
 

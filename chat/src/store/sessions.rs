@@ -128,3 +128,70 @@ impl FromRow<'_, SqliteRow> for SessionRow {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::NewUser;
+    use super::*;
+    use crate::account::Role;
+
+    async fn store() -> (Store, UserId, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).await.unwrap();
+        let name = &"ann".parse().unwrap();
+        let new = NewUser { name, role: Role::Admin, password: None, identity: None };
+        let user = store.add_user(new).await.unwrap().id;
+        (store, user, dir)
+    }
+
+    async fn begin(store: &Store, user: &UserId, secret: &str) -> SecretHash {
+        let hash = SecretHash::of(secret);
+        store.begin_session(NewSession { user, hash, agent: None }).await.unwrap();
+        hash
+    }
+
+    /// Sets the times of a session, by how long ago they are.
+    async fn set(store: &Store, hash: SecretHash, created: Duration, used: Duration) {
+        let now = Timestamp::now().as_millisecond();
+        let update = sqlx::query("UPDATE sessions SET created_at = ?, used_at = ? WHERE token_hash = ?");
+        let update = update.bind(before(now, created)).bind(before(now, used)).bind(hash.as_bytes());
+        update.execute(&store.pool).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_when_it_is_unused_or_old() {
+        let (store, user, _dir) = store().await;
+        let minute = Duration::from_secs(60);
+        for (created, used, lasts) in [
+            (SESSION_AGE - minute, Duration::ZERO, true),
+            (SESSION_AGE, Duration::ZERO, false),
+            (SESSION_IDLE, SESSION_IDLE - minute, true),
+            (SESSION_IDLE, SESSION_IDLE, false),
+        ] {
+            let hash = begin(&store, &user, "secret").await;
+            set(&store, hash, created, used).await;
+            assert_eq!(store.sessions(&user).await.unwrap().len(), usize::from(lasts));
+            assert_eq!(store.has_session(hash).await.unwrap(), lasts, "{created:?} {used:?}");
+            assert_eq!(store.use_session(hash).await.unwrap().is_some(), lasts);
+            store.end_sessions(&user).await.unwrap();
+        }
+        let hash = begin(&store, &user, "secret").await;
+        set(&store, hash, SESSION_IDLE, SESSION_IDLE - minute).await;
+        store.use_session(hash).await.unwrap().unwrap();
+        let used_at = store.sessions(&user).await.unwrap()[0].used_at;
+        assert!(Timestamp::now().duration_since(used_at).as_secs() < 60, "its use is noted");
+    }
+
+    #[tokio::test]
+    async fn the_session_that_is_unused_longest_makes_room() {
+        let (store, user, _dir) = store().await;
+        let first = begin(&store, &user, "first").await;
+        let second = begin(&store, &user, "second").await;
+        set(&store, second, SESSION_IDLE, SESSION_IDLE / 2).await;
+        for n in 2..=MAX_SESSIONS {
+            begin(&store, &user, &n.to_string()).await;
+        }
+        assert_eq!(store.sessions(&user).await.unwrap().len(), MAX_SESSIONS as usize);
+        assert!(store.has_session(first).await.unwrap() && !store.has_session(second).await.unwrap());
+    }
+}

@@ -1,4 +1,4 @@
-//! A database of before the accounts, under this version.
+//! A database without accounts, of an earlier version, under this one.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ async fn add(store: &Store, name: &str, role: Role) -> Result<UserId, super::Err
 }
 
 #[tokio::test]
-async fn chats_of_before_are_everyones_and_then_the_first_admins() {
+async fn existing_chats_are_everyones_and_then_the_first_admins() {
     let dir = tempfile::tempdir().unwrap();
     create_first(dir.path()).await;
     let store = Store::open(dir.path()).await.unwrap();

@@ -71,7 +71,7 @@ impl Store {
         row.map(User::try_from).transpose()
     }
 
-    /// Adds an account. The first one must be an admin, and gets the chats of before.
+    /// Adds an account. The first one must be an admin, and gets the existing chats.
     pub async fn add_user(&self, new: NewUser<'_>) -> Result<User, Error> {
         let mut change = self.writer.begin().await?;
         let user = insert(&mut change, new).await?;

@@ -15,7 +15,7 @@ async function enter(page, name, secret) {
   await press(page, at("entry:send"));
 }
 
-/** The page is loaded again once somebody is signed in. */
+/** The page is loaded again once a user is signed in. */
 async function signIn(page, name, secret) {
   await Promise.all([page.waitForNavigation(), enter(page, name, secret)]);
   await until("the account", async () => (await page.$(at("account:name"))) && (await textOf(page, "account:name")) === name, 30_000);
@@ -37,7 +37,7 @@ async function mustBeAccessible(page, what) {
   check(found.length === 0, `${what}: ${found.join("; ")}`);
 }
 
-await step("somebody signs in, after a wrong password", {}, server, async (page) => {
+await step("a user signs in, after a wrong password", {}, server, async (page) => {
   await signedOut(page);
   await mustBeAccessible(page, "signing in");
   await enter(page, "ann", "wrong");
@@ -53,7 +53,7 @@ await step("somebody signs in, after a wrong password", {}, server, async (page)
   check((await textOf(page, "tool:stdout")).includes("hers"), "the session survives a reload");
 });
 
-await step("an admin invites somebody", {}, server, async (page) => {
+await step("an admin invites a user", {}, server, async (page) => {
   await signIn(page, "ann", password);
   await choose(page, at("account:row"), "People");
   await until("herself", async () => (await texts(page, "people:user")).length === 1);
@@ -64,7 +64,7 @@ await step("an admin invites somebody", {}, server, async (page) => {
   await shot(page, "people");
 });
 
-await step("somebody who is invited has no chats of others", {}, server, async (page) => {
+await step("an invited user has no chats of others", {}, server, async (page) => {
   await page.goto("about:blank");
   await page.goto(link);
   await signedOut(page);

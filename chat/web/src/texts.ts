@@ -147,7 +147,7 @@ export const texts = {
     makeUser: "Make a user",
     endSessions: "End all sessions",
     actions: (name: string) => `Actions for ${name}`,
-    invite: "Invite somebody",
+    invite: "Invite a user",
     inviteAdmin: "Invite an admin",
     invitations: "Open invitations",
     invitationOf: (by: string, until: string) => `by ${by}, until ${until}`,

@@ -7,7 +7,7 @@ use super::Person;
 use crate::test_app::{TestApp, answer};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_admin_gets_the_chats_of_before_with_their_sandboxes() {
+async fn the_first_admin_gets_the_existing_chats_with_their_sandboxes() {
     let app = TestApp::start().await;
     app.send("old", "/bash echo before >file").await;
     let ann = Person::new(&app, "ann", Role::Admin).await;
@@ -27,7 +27,7 @@ async fn the_first_admin_gets_the_chats_of_before_with_their_sandboxes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_an_account_the_token_admits_nobody() {
+async fn with_an_account_the_token_admits_no_user() {
     let app = TestApp::with("lan", "", Vec::new()).await;
     let with_token =
         |path: &str| app.request(Method::GET, path).header("x-remcochat-admin-token", test_daemon::TOKEN);

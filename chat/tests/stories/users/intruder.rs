@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use chat::account::Role;
+use chat::account::{Role, SecretHash};
 use futures::future::join_all;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 
 use super::Person;
 use crate::test_app::TestApp;
@@ -39,7 +41,7 @@ const WITHOUT_CHAT: [&str; 13] = [
 ];
 
 /// Probes of each kind, at once.
-const PROBES: usize = 10;
+const PROBES: usize = 30;
 
 fn routes() -> Vec<String> {
     let listed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/web/dev/routes.json"));
@@ -83,6 +85,16 @@ async fn shown(request: RequestBuilder) -> (u16, BTreeMap<String, String>, Strin
     (response.status().as_u16(), headers, response.text().await.unwrap())
 }
 
+/// Moves a time of a session into the past.
+async fn expire(app: &TestApp, whose: &Person, column: &str) {
+    let file = SqliteConnectOptions::new().filename(app.state_dir().join("chat.db"));
+    let mut conn = file.connect().await.unwrap();
+    let update = format!("UPDATE sessions SET {column} = 0 WHERE token_hash = ?");
+    let secret = whose.cookie.split_once('=').unwrap().1;
+    let update = sqlx::query(sqlx::AssertSqlSafe(update)).bind(SecretHash::of(secret).as_bytes().to_vec());
+    assert_eq!(update.execute(&mut conn).await.unwrap().rows_affected(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_session_no_route_responds() {
     let app = TestApp::start().await;
@@ -90,9 +102,14 @@ async fn without_a_session_no_route_responds() {
     ann.says(&app, "1", "/bash echo secret >file").await;
     let ended = ann.again(&app).await;
     assert_eq!(ended.asks(&app, Method::DELETE, "/api/session").await.0, 204);
+    let (idle, old) = (ann.again(&app).await, ann.again(&app).await);
+    expire(&app, &idle, "used_at").await;
+    expire(&app, &old, "created_at").await;
     let cookies = [
         String::new(),
         ended.cookie.clone(),
+        idle.cookie,
+        old.cookie,
         "chat_session=guessed".into(),
         format!("__Host-{}", ann.cookie),
         ann.cookie.to_uppercase(),

@@ -14,7 +14,7 @@ use crate::test_app::{TestApp, answer};
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
-/// Somebody with a browser.
+/// A user with a browser.
 #[derive(Clone)]
 pub(crate) struct Person {
     pub(crate) user: User,

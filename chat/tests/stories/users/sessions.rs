@@ -8,7 +8,7 @@ use super::{PASSWORD, Person, cookie_of, sign_in};
 use crate::test_app::{Chunks, TestApp, answer};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_sign_in_is_not_told_why() {
+async fn a_refused_sign_in_does_not_say_why() {
     let app = TestApp::start().await;
     let (status, error) = answer(sign_in(&app, "ann", PASSWORD)).await;
     assert_eq!((status, error["code"].as_str()), (StatusCode::NOT_FOUND, Some("not_found")));

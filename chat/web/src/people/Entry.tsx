@@ -10,7 +10,7 @@ import { failureOfAddress, invitationOfAddress } from "./invitation";
 import { startOver } from "./store";
 import "./people.css";
 
-/** What somebody sees who is not signed in. */
+/** The page without a session. */
 export function Entry() {
   const invitation = invitationOfAddress();
   return invitation ? (
