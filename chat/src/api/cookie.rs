@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use cookie::{Cookie, SameSite};
 use http::HeaderMap;
-use http::header::{COOKIE, HeaderValue};
+use http::header::{COOKIE, HeaderName, HeaderValue};
 
-use super::OWN_REQUEST;
 use super::error::{Error, Result};
 use crate::account::Secret;
 use crate::account::limits::SESSION_AGE;
 use crate::oidc;
+
+/// The page adds this header to each of its requests, with any value. Another origin's page cannot, because that needs a
+/// permission that this app never gives (CORS).
+const OWN_REQUEST: HeaderName = HeaderName::from_static("x-chat-request");
 
 /// Name of the session's cookie over plain HTTP.
 const SESSION: &str = "chat_session";
@@ -26,7 +29,11 @@ const SECURE_PREFIX: &str = "__Host-";
 
 /// Requires [`OWN_REQUEST`].
 pub(super) fn must_be_own(headers: &HeaderMap) -> Result<()> {
-    if headers.contains_key(&OWN_REQUEST) { Ok(()) } else { Err(Error::NotOwnRequest) }
+    if headers.contains_key(&OWN_REQUEST) {
+        Ok(())
+    } else {
+        Err(Error::NotOwnRequest { header: OWN_REQUEST })
+    }
 }
 
 /// Returns the secret of the session's cookie, if there is one.

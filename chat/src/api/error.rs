@@ -4,7 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use bash_tools::{provider, session, tools};
 use http::StatusCode;
-use http::header::RETRY_AFTER;
+use http::header::{HeaderName, RETRY_AFTER};
 use serde_json::json;
 
 use crate::{oidc, people, store};
@@ -41,8 +41,8 @@ pub(super) enum Error {
     #[error("this app has no accounts; `chat user add` on its machine makes the first one")]
     NoAccounts,
     /// The header that only the app's own page sends is missing.
-    #[error("the request has no header `{}`", super::OWN_REQUEST)]
-    NotOwnRequest,
+    #[error("the request has no header `{header}`")]
+    NotOwnRequest { header: HeaderName },
     /// The request comes from a page of another origin.
     #[error("the request comes from a page of another origin, or its host is not allowed")]
     Foreign,
@@ -91,7 +91,7 @@ impl Error {
             Self::SignedOut => (StatusCode::UNAUTHORIZED, "signed_out"),
             Self::NotAdmin => (StatusCode::FORBIDDEN, "forbidden"),
             Self::NoAccounts => (StatusCode::NOT_FOUND, "not_found"),
-            Self::Foreign | Self::NotOwnRequest => (StatusCode::FORBIDDEN, "foreign_origin"),
+            Self::Foreign | Self::NotOwnRequest { .. } => (StatusCode::FORBIDDEN, "foreign_origin"),
             Self::ToolsDisabled(_) => (StatusCode::FORBIDDEN, "tools_disabled"),
             Self::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),

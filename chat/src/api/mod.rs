@@ -31,7 +31,6 @@ use bash_tools::App;
 use bash_tools::config::{BashTools, Provider};
 use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
-use http::header::HeaderName;
 
 use self::body::Bodies;
 pub use self::body::{MAX_BODY_BYTES, MAX_VALUES};
@@ -53,10 +52,6 @@ const HEALTH_ROUTE: &str = "/api/health";
 
 /// The route where a page checks its token.
 const ACCESS_ROUTE: &str = "/api/admin/access";
-
-/// The page adds this header to each of its requests, with any value. Another origin's page cannot, because that needs a
-/// permission that this app never gives (CORS).
-const OWN_REQUEST: HeaderName = HeaderName::from_static("x-chat-request");
 
 /// State of all request handlers. Cheap to clone.
 #[derive(Clone)]
