@@ -28,7 +28,8 @@ impl SandboxId {
         self
     }
 
-    /// Returns the subject that the sandbox belongs to, if any.
+    /// Returns the subject that the sandbox belongs to at its provider, if any. Vercel has no subjects: there, the name of a
+    /// sandbox says whose it is.
     pub fn subject(&self) -> Option<&Subject> {
         self.subject.as_ref()
     }

@@ -58,7 +58,6 @@ async fn chats_of_subjects_do_not_see_each_other(fixture: &Fixture) {
         let found = fixture.provider.find(&key).await.unwrap();
         assert_eq!(found.is_some(), is_there, "{key} {:?}", key.subject());
         let Some(found) = found else { continue };
-        assert_eq!(found.subject(), key.subject());
         assert_eq!(fixture.provider.status(&found).await.unwrap().sandbox, found);
     }
 }
