@@ -97,7 +97,7 @@ async fn no_changed_credential_is_accepted() {
         assert_eq!(Answer::to(request).await.status, 200, "{token}");
     }
 
-    let mut numbers = Numbers(0x5eed_0f_7e57);
+    let mut numbers = Numbers(0x5eed_0f7e);
     for _ in 0..ROUNDS {
         let mut requests = Vec::new();
         for _ in 0..AT_ONCE {
