@@ -62,8 +62,9 @@ const ACTS: [(Method, &str, Act); 36] = [
     (Method::POST, "/v1/sandboxes/{id}/mcp/{name}:open", Act::McpOpen),
 ];
 
-/// The act of a route.
+/// The act of a route. The router gives `HEAD` to the handlers of `GET`, which then do the same.
 fn act_of(method: &Method, route: &str) -> Option<Act> {
+    let method = if method == Method::HEAD { &Method::GET } else { method };
     ACTS.iter().find(|(known, path, _)| known == method && *path == route).map(|(_, _, act)| *act)
 }
 

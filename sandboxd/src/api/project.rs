@@ -210,10 +210,18 @@ pub(super) async fn revoke_token(
 pub(super) async fn revoke_subject(
     Manager(access): Manager,
     Path(project): Path<String>,
+    State(state): State<ApiState>,
+    extensions: Extensions,
     Json(request): Json<RevokeSubject>,
 ) -> Result<Json<Done>> {
     let subject = request.subject.parse()?;
     let project = project_of(&access, &project)?;
+    if access.owner().subject.as_ref() == Some(&subject)
+        && let Some(slot) = extensions.get::<Arc<ConnectionSlot>>()
+    {
+        // This connection has to stay open for the response.
+        state.connections.keep(slot);
+    }
     access.revoke_subject(&project, access.principal(), subject).await?;
     Ok(Json(Done::OK))
 }

@@ -20,7 +20,7 @@ use super::client_address::{OfSurface, peer_of};
 use super::error::{ApiError, HttpError};
 use super::verb;
 use crate::model::rates::{RateClass, RateSettings};
-use crate::model::{Owner, Principal, limits};
+use crate::model::{Owner, Principal, ProjectName, limits};
 
 /// How much is left (draft-ietf-httpapi-ratelimit-headers-10).
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -48,10 +48,18 @@ const CREATES: [&str; 10] = [
     ":link",
 ];
 
+/// Whose requests are counted together: those of an owner. Tokens without a subject are counted apart, because each may be
+/// that of another program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Subject {
+    owner: Owner,
+    token: Option<Arc<str>>,
+}
+
 /// The counts of one class.
 #[derive(Debug)]
 struct Counts {
-    subjects: Rate<Owner>,
+    subjects: Rate<Subject, ProjectName>,
     addresses: Rate<IpAddr>,
 }
 
@@ -73,18 +81,28 @@ impl Rates {
         &self.settings
     }
 
-    /// Counts a request of an owner, and of an address if it came over a connection of its own.
+    /// Counts a request of a subject, and of an address if it came over a connection of its own.
     fn take(
         &self,
         class: RateClass,
-        owner: &Owner,
+        subject: Subject,
         address: Option<IpAddr>,
     ) -> Result<Option<Allowed>, Exceeded> {
         let Some(counts) = &self.counts[class as usize] else { return Ok(None) };
+        let project = subject.owner.project.clone();
+        // First: what is refused to a subject must not use up what others at its address may send.
+        let allowed = counts.subjects.take(subject, project)?;
         if let Some(address) = address {
-            counts.addresses.take(source_of(address))?;
+            counts.addresses.take(source_of(address), ())?;
         }
-        counts.subjects.take(owner.clone()).map(Some)
+        Ok(Some(allowed))
+    }
+}
+
+impl Subject {
+    fn of(principal: &Principal) -> Self {
+        let Principal { owner, token, .. } = principal;
+        Self { owner: owner.clone(), token: owner.subject.is_none().then(|| Arc::clone(token)) }
     }
 }
 
@@ -110,7 +128,7 @@ pub(super) async fn check(State(rates): State<Arc<Rates>>, request: Request, nex
     // A surface's own requests have the address of its caller, whose request was counted.
     let is_direct = request.extensions().get::<OfSurface>().is_none();
     let address = is_direct.then(|| peer_of(request.extensions()));
-    match rates.take(class, &principal.owner, address) {
+    match rates.take(class, Subject::of(principal), address) {
         Ok(allowed) => {
             let mut response = next.run(request).await;
             if let Some(Allowed { per_minute, remaining }) = allowed {
@@ -181,9 +199,12 @@ mod tests {
     fn classes_and_subjects_are_counted_apart_and_addresses_together() {
         let limit = NonZeroU32::new(2);
         let rates = Rates::new(RateSettings { commands: limit, creates: limit, ..RateSettings::default() });
-        let owner = |name: &str| Owner { subject: Some(name.parse().unwrap()), ..Owner::default() };
+        let subject = |name: &str| {
+            let owner = Owner { subject: Some(name.parse().unwrap()), ..Owner::default() };
+            Subject::of(&Principal { owner, ..Principal::of_tool_token("any") })
+        };
         let address = Some("192.0.2.7".parse().unwrap());
-        let take = |class, name: &str| rates.take(class, &owner(name), address);
+        let take = |class, name: &str| rates.take(class, subject(name), address);
         assert_eq!(take(RateClass::Commands, "ann").unwrap().unwrap().remaining, 1);
         assert_eq!(take(RateClass::Commands, "ann").unwrap().unwrap().remaining, 0);
         assert_eq!(take(RateClass::Commands, "ann").unwrap_err().per_minute, 2);
@@ -191,6 +212,11 @@ mod tests {
         assert_eq!(take(RateClass::Reads, "ann"), Ok(None));
         let most = 2 * limits::SUBJECTS_PER_ADDRESS as usize;
         let others = (0..100).filter(|number| take(RateClass::Commands, &format!("user{number}")).is_ok());
-        assert_eq!(others.count(), most - 3, "the address has sent three");
+        assert_eq!(others.count(), most - 2, "the address has sent two that were allowed");
+        let of_token = |name: &str| Subject::of(&Principal::of_tool_token(name));
+        for token in ["one", "one", "two"] {
+            assert!(rates.take(RateClass::Creates, of_token(token), None).is_ok(), "{token}");
+        }
+        assert!(rates.take(RateClass::Creates, of_token("one"), None).is_err());
     }
 }

@@ -73,13 +73,13 @@ impl Callers for Routes {
         let token = auth::token_of(&head.headers).unwrap_or_default();
         // Without a name, which the check of the token has set, every request of the caller returns 401.
         let name =
-            head.extensions.get::<Arc<Principal>>().map(|found| found.token.to_string()).unwrap_or_default();
+            head.extensions.get::<Arc<Principal>>().map(|found| found.client_name()).unwrap_or_default();
         self.caller_with(head, &token, name)
     }
 
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken> {
         let found = auth::check_late(&self.state, head, token).ok_or(WrongToken)?;
-        Ok(self.caller_with(head, token, found.token.to_string()))
+        Ok(self.caller_with(head, token, found.client_name()))
     }
 
     fn source(&self, head: &Parts) -> IpAddr {

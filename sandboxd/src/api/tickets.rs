@@ -29,7 +29,7 @@ struct Issued {
 }
 
 impl Tickets {
-    /// Issues a ticket. Fails if too many of the owner's, or of all owners', are unused.
+    /// Issues a ticket. Fails if too many of the owner's, its project's, or of all, are unused.
     pub(super) fn issue(&self, principal: &Arc<Principal>, path: String) -> Result<String, service::Error> {
         let text = random_text::<{ limits::TICKET_BYTES }>()?;
         let now = Instant::now();
@@ -37,9 +37,16 @@ impl Tickets {
         all.retain(|_, issued| issued.expires > now);
         let is_of = |owner: &Owner| *owner == principal.owner;
         let own = all.values().filter(|issued| is_of(&issued.principal.owner)).count();
-        if own >= limits::MAX_OWN_TICKETS || all.len() >= limits::MAX_TICKETS {
-            let value = limits::MAX_OWN_TICKETS as u64;
-            return Err(Refusal::LimitReached { limit: "unused tickets".into(), value }.into());
+        let project = &principal.owner.project;
+        let of_project = all.values().filter(|issued| issued.principal.owner.project == *project).count();
+        for (count, limit, value) in [
+            (own, "unused tickets", limits::MAX_OWN_TICKETS),
+            (of_project, "unused tickets of a project", limits::MAX_PROJECT_TICKETS),
+            (all.len(), "unused tickets of all projects", limits::MAX_TICKETS),
+        ] {
+            if count >= value {
+                return Err(Refusal::LimitReached { limit: limit.into(), value: value as u64 }.into());
+            }
         }
         let principal = Arc::clone(principal);
         all.insert(digest(&text), Issued { principal, path, expires: now + limits::TICKET_TTL });

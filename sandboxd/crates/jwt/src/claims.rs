@@ -1,5 +1,7 @@
 //! Whom a token stands for.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use sandboxd_model::jwt::JwtSettings;
 use sandboxd_model::{ProjectName, Scopes, Subject, limits};
 use serde_json::{Map, Value};
@@ -40,7 +42,7 @@ impl Identity {
                 .parse()
                 .map_err(|error| format!("the claim `{}`: {error}", settings.subject_claim))?,
             scopes: settings.scopes,
-            issued_at_ms: time(claims, "iat")?.unwrap_or_default(),
+            issued_at_ms: issued_at(claims)?,
             expires_at_ms,
         })
     }
@@ -48,6 +50,16 @@ impl Identity {
 
 fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Result<&'a str, String> {
     claims.get(name).and_then(Value::as_str).ok_or_else(|| format!("the claim `{name}` is not a text"))
+}
+
+/// When it was issued. A time in the future would survive the revocation of its subject.
+fn issued_at(claims: &Map<String, Value>) -> Result<i64, String> {
+    let issued_at_ms = time(claims, "iat")?.unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match issued_at_ms > (now + limits::JWT_LEEWAY).as_millis() as i64 {
+        true => Err("it was issued in the future".into()),
+        false => Ok(issued_at_ms),
+    }
 }
 
 /// A time in seconds, perhaps with a fraction (RFC 7519 section 2), in milliseconds.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sandbox_api::{SandboxId, TokenId};
 
+use sha2::{Digest, Sha256};
+
 use crate::tool_tokens::ADMIN;
 use crate::{FieldError, Owner};
 
@@ -79,6 +81,21 @@ impl Principal {
             expires_at_ms: None,
             issued_at_ms: None,
             sandbox: None,
+        }
+    }
+
+    /// Name under which a surface keeps its clients apart: that of the token, and if other subjects may have tokens with the
+    /// same name, also what tells the subject from them.
+    pub fn client_name(&self) -> String {
+        let is_own = matches!(&self.root, Root::Token(id) if *id.as_str() == *self.token)
+            && self.issued_at_ms.is_none();
+        match self.owner.subject.as_ref().filter(|_| !is_own) {
+            None => self.token.to_string(),
+            Some(subject) => {
+                let digest = Sha256::digest(subject.as_str());
+                let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("{}-{name}", self.token)
+            }
         }
     }
 
@@ -200,6 +217,29 @@ mod tests {
         assert_eq!(scopes.names(), ["use"]);
         assert!(!Scopes::parse(["read"]).unwrap().permit(Scope::Use));
         assert_eq!(Scopes::ALL.names(), ["use", "manage"]);
+    }
+
+    #[test]
+    fn clients_of_several_subjects_have_different_names() {
+        let id: TokenId = "tok_0123456789abcdef".parse().unwrap();
+        let of = |root: Root, subject: &str, issued_at_ms| Principal {
+            owner: Owner { subject: Some(subject.parse().unwrap()), ..Owner::default() },
+            root,
+            issued_at_ms,
+            token: id.as_str().into(),
+            ..Principal::of_tool_token("any")
+        };
+        let of_token =
+            |subject, issued_at_ms| of(Root::Token(id.clone()), subject, issued_at_ms).client_name();
+        assert_eq!(of_token("ann", None), id.as_str(), "a token of a project has one subject");
+        assert_ne!(of_token("ann", Some(1)), of_token("bob", Some(1)));
+        assert_eq!(
+            of_token("ann", Some(1)),
+            of_token("ann", Some(2)),
+            "the next child token of the same subject"
+        );
+        assert_ne!(of(Root::Jwt, "ann", Some(1)).client_name(), of(Root::Jwt, "bob", Some(1)).client_name());
+        assert_eq!(Principal::of_tool_token("any").client_name(), "any");
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Revoked {
         revoked.get(owner).is_some_and(|until_ms| at_ms <= *until_ms)
     }
 
-    /// Adds an owner, or replaces the time of one. Fails if its project has too many.
+    /// Adds an owner, or makes the time of one later. Fails if its project has too many.
     pub(super) fn add(&self, owner: Owner, until_ms: i64) -> Result<(), Error> {
         let mut revoked = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let count = revoked.keys().filter(|known| known.project == owner.project).count();
@@ -33,7 +33,9 @@ impl Revoked {
             let value = limits::MAX_REVOKED_SUBJECTS as u64;
             return Err(Refusal::LimitReached { limit: "revoked subjects of a project".into(), value }.into());
         }
-        revoked.insert(owner, until_ms);
+        // Two requests at the same time, or a clock that was set back, must not make it earlier.
+        let until = revoked.entry(owner).or_insert(until_ms);
+        *until = until_ms.max(*until);
         Ok(())
     }
 }

@@ -24,8 +24,12 @@ fn run(program: &str, args: &[&str], path: &Path) {
     assert!(succeeds(program, args, path), "{program} {args:?} {}", path.display());
 }
 
+/// The audit record is elsewhere: without it, no command starts.
 fn with_state(path: &Path) -> Home {
-    Home::new().set("SANDBOXD_STATE_DIR", &path.to_string_lossy())
+    let home = Home::new();
+    let audit = home.path().join("audit");
+    let home = home.set("SANDBOXD_AUDIT_DIR", &audit.to_string_lossy());
+    home.set("SANDBOXD_STATE_DIR", &path.to_string_lossy())
 }
 
 /// Standard error of a daemon that does not start.

@@ -11,6 +11,7 @@ use sandbox_api::{SandboxId, SnapshotId, TokenId};
 use sandbox_client::Client;
 use serde_json::Value;
 
+use super::jwt::{with_secret, wrong_tokens};
 use super::{client_of, token_of, without_rate_limits};
 use crate::support::harness::{Daemon, Home, script, until};
 use crate::support::http::{Answer, HttpClient};
@@ -265,7 +266,7 @@ async fn foreign_ids_are_answered_as_unknown_ones_on_every_route() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_that_are_not_valid_open_no_route() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::start_in(with_secret(Home::new())).await;
     let api = HttpClient::of(&daemon);
     let owner = client_of(&daemon, "lab", Some("ann"), &["use", "manage"]).await;
     let victim = victim(&owner).await;
@@ -285,7 +286,7 @@ async fn tokens_that_are_not_valid_open_no_route() {
     let orphan = child(&of_revoked.token).await;
     daemon.client.revoke_token("lab", &of_revoked.properties.token_id).await.unwrap();
     let own_child = child(&valid).await;
-    let wrong = [
+    let mut wrong = vec![
         orphan,
         format!("{}A", &own_child[..own_child.len() - 4]),
         own_child.replacen("sbc_", "sbt_", 1),
@@ -298,6 +299,7 @@ async fn tokens_that_are_not_valid_open_no_route() {
         valid.replacen("sbt_", "sbt_tok_", 1),
         valid.to_uppercase(),
     ];
+    wrong.extend(wrong_tokens());
     let sandbox = victim.sandbox.to_string();
     let values = [
         ("{id}", sandbox.as_str()),

@@ -34,10 +34,34 @@ fn sign(claims: &Value) -> String {
 }
 
 /// Settings of a daemon that accepts tokens signed with [`SECRET`].
-fn with_secret(home: Home) -> Home {
+pub(super) fn with_secret(home: Home) -> Home {
     let file = home.path().join("jwt-secret");
     std::fs::write(&file, SECRET).unwrap();
     with_keys(home, &file)
+}
+
+/// Tokens for the project `lab` and the subject `ann` that are not valid: each is wrong in one way.
+pub(super) fn wrong_tokens() -> Vec<String> {
+    let changed = |name: &str, value: Value| {
+        let mut claims = claims("ann");
+        claims[name] = value;
+        sign(&claims)
+    };
+    let parts: Vec<String> = sign(&claims("ann")).split('.').map(str::to_owned).collect();
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    let other_key = EncodingKey::from_secret(b"another secret, of another installation");
+    vec![
+        changed("aud", "another-app".into()),
+        changed("exp", (now() - 60).into()),
+        changed("nbf", (now() + 600).into()),
+        changed("team", "no-such-project".into()),
+        changed("sub", Value::Null),
+        // `alg: none`, and without the signature.
+        format!("eyJhbGciOiJub25lIn0.{}.", parts[1]),
+        format!("{}.{}.", parts[0], parts[1]),
+        encode(&Header::default(), &claims("ann"), &other_key).unwrap(),
+        encode(&Header::new(Algorithm::HS512), &claims("ann"), &key).unwrap(),
+    ]
 }
 
 fn with_keys(home: Home, file: &Path) -> Home {
@@ -63,25 +87,7 @@ async fn a_token_stands_for_its_subject_in_a_project_that_exists() {
     let bob = client(&daemon, &sign(&claims("bob")));
     assert_eq!(code(bob.get(&id).await), Some(ErrorCode::NotFound));
 
-    let changed = |name: &str, value: Value| {
-        let mut claims = claims("ann");
-        claims[name] = value;
-        sign(&claims)
-    };
-    let parts: Vec<String> = sign(&claims("ann")).split('.').map(str::to_owned).collect();
-    let wrong_key = EncodingKey::from_secret(b"another secret, of another installation");
-    for refused in [
-        changed("aud", "another-app".into()),
-        changed("exp", (now() - 60).into()),
-        changed("nbf", (now() + 600).into()),
-        changed("team", "no-such-project".into()),
-        changed("sub", Value::Null),
-        format!("eyJhbGciOiJub25lIn0.{}.", parts[1]),
-        format!("{}.{}.", parts[0], parts[1]),
-        encode(&Header::default(), &claims("ann"), &wrong_key).unwrap(),
-        encode(&Header::new(Algorithm::HS512), &claims("ann"), &EncodingKey::from_secret(SECRET.as_bytes()))
-            .unwrap(),
-    ] {
+    for refused in wrong_tokens() {
         assert_eq!(
             code(client(&daemon, &refused).get(&id).await),
             Some(ErrorCode::Unauthenticated),

@@ -33,7 +33,10 @@ pub const TICKET_BYTES: usize = 24;
 /// Maximum number of unused tickets of an owner.
 pub const MAX_OWN_TICKETS: usize = 100;
 
-/// Maximum number of unused tickets of all owners.
+/// Maximum number of unused tickets of a project.
+pub const MAX_PROJECT_TICKETS: usize = 1_000;
+
+/// Maximum number of unused tickets of all projects.
 pub const MAX_TICKETS: usize = 10_000;
 
 /// Maximum length of the path that a ticket is for, in bytes.
