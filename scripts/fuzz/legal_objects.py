@@ -29,7 +29,8 @@ def is_missing(exchange):
     if exchange.operation in ("deleteSandbox", "stopSandbox"):
         return False
     if resource == "sandbox":
-        return "id" in path and path["id"] not in daemon.sandboxes
+        named = path.get("id") or exchange.named("body", "sandboxId")
+        return named is not None and named not in daemon.sandboxes
     if resource == "command":
         return "commandId" in path and (find(exchange, "commands", "commandId") is None or is_forgotten(exchange))
     if resource == "terminal":
@@ -273,6 +274,18 @@ def is_no_cursor_of_projects(exchange):
 def is_no_cursor_of_tokens(exchange):
     cursor = exchange.query.get("cursor")
     return cursor is not None and not syntax.is_id_of_token(cursor)
+
+
+@legal(400, "listHistory")
+def is_no_cursor_of_commands(exchange):
+    cursor = exchange.query.get("cursor")
+    return cursor is not None and not syntax.is_number(cursor)
+
+
+@legal(400, "listAudit")
+def is_no_cursor_of_lines(exchange):
+    cursor = exchange.query.get("cursor")
+    return cursor is not None and not syntax.is_cursor_of_lines(cursor)
 
 
 @legal(400, "compareSnapshots")

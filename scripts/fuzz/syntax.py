@@ -66,6 +66,17 @@ def is_cursor_of_snapshots(cursor):
     return found is not None and int(found[1]) < 1 << 63
 
 
+def is_number(text):
+    """Decimal, without other digits at the front, below 2^64."""
+    return re.fullmatch(r"0|[1-9][0-9]{0,19}", text, re.ASCII) is not None and int(text) < 1 << 64
+
+
+def is_cursor_of_lines(cursor):
+    """It is the number of a file and an offset in it."""
+    parts = cursor.split(".")
+    return len(parts) == 2 and all(is_number(part) for part in parts)
+
+
 def is_name_of_project(text):
     return len(text) <= 63 and re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", text) is not None
 

@@ -208,5 +208,7 @@ mod tests {
     fn every_act_of_a_route_is_found_by_its_method_and_path() {
         assert_eq!(act_of(&Method::DELETE, "/v1/sandboxes/{id}"), Some(Act::SandboxDelete));
         assert_eq!(act_of(&Method::GET, "/v1/sandboxes/{id}"), None);
+        let tunnel = "/v1/sandboxes/{id}/ports/{port}/tunnel";
+        assert_eq!(act_of(&Method::HEAD, tunnel), Some(Act::PortTunnel));
     }
 }
