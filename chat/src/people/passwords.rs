@@ -141,7 +141,7 @@ mod tests {
         for one in waiting.into_iter().skip(1) {
             assert!(!one.await.unwrap().unwrap());
         }
-        assert_eq!(passwords.waiting.load(Ordering::Relaxed), 0, "who leaves does not wait");
+        assert_eq!(passwords.waiting.load(Ordering::Relaxed), 0, "a caller that was cancelled does not wait");
     }
 
     #[test]

@@ -152,7 +152,7 @@ async fn victim(client: &Client) -> Victim {
     Victim { sandbox, command, terminal: terminal.to_string(), link: link.to_string(), snapshot, token }
 }
 
-/// Who asks.
+/// A principal that must not reach what belongs to the victim.
 struct Intruder {
     token: String,
     of_project: bool,
