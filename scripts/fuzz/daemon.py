@@ -140,6 +140,9 @@ def remember(exchange):
             call("DELETE", f"/v1/sandboxes/{fork['sandboxId']}")
     elif exchange.operation in ("deleteSandbox", "stopSandbox") and exchange.status == 200:
         sandboxes.discard(sandbox)
+    elif exchange.operation == "changeProject" and exchange.status == 200:
+        # Otherwise the quotas would refuse what the next requests do.
+        call("PUT", f"/v1/projects/{exchange.path['project']}", {"quotas": {}})
     elif exchange.operation == "startCommand" and exchange.status == 200:
         started.setdefault((sandbox, exchange.answer["commandId"]), exchange.body)
     elif exchange.operation == "runCommand" and exchange.status == 200:

@@ -16,6 +16,9 @@ REPORT_SECONDS = 0.2
 # Number of wrapped servers of a sandbox.
 MAX_MCP_SERVERS = 16
 
+# Number of sandboxes that run at the same time. The settings of the fuzzed daemon do not change it.
+MAX_CONCURRENT = 8
+
 # Total length of the program and the arguments of a wrapped server in bytes.
 MAX_MCP_COMMAND_BYTES = 32 * 1024
 
@@ -268,6 +271,22 @@ def is_no_cursor(exchange):
 def is_no_cursor_of_projects(exchange):
     cursor = exchange.query.get("cursor")
     return cursor is not None and not syntax.is_name_of_project(cursor)
+
+
+@legal(400, "createChildToken")
+def would_manage_one_sandbox(exchange):
+    """No schema can say that a value depends on another field."""
+    permits = exchange.body.get("scopes") or []
+    one_sandbox = exchange.body.get("sandboxId") is not None
+    return exchange.details.get("field") == "scopes" and one_sandbox and "manage" in permits
+
+
+@legal(400, "changeProject")
+def is_guaranteed_too_much(exchange):
+    """Another project has no guarantee, because `daemon.remember` takes each back."""
+    quotas = exchange.body.get("quotas") or {}
+    is_field = exchange.details.get("field") == "quotas.guaranteedRunning"
+    return is_field and (quotas.get("guaranteedRunning") or 0) > MAX_CONCURRENT
 
 
 @legal(400, "listTokens")

@@ -61,6 +61,19 @@ class Requests(unittest.TestCase):
         self.assertTrue(is_legal("runBatch", 400, "commands[1].capture", batch))
         self.assertFalse(is_legal("runBatch", 400, "commands[0].capture", batch))
 
+    def test_a_token_for_one_sandbox_does_not_manage(self):
+        body = {"scopes": ["read", "manage"], "sandboxId": "sbx_a1B2a1B2a1B2a1B2"}
+        self.assertTrue(is_legal("createChildToken", 400, "scopes", body))
+        self.assertFalse(is_legal("createChildToken", 400, "subject", body))
+        self.assertFalse(is_legal("createChildToken", 400, "scopes", body | {"sandboxId": None}))
+        self.assertFalse(is_legal("createChildToken", 400, "scopes", body | {"scopes": ["read"]}))
+
+    def test_only_what_the_daemon_runs_is_guaranteed(self):
+        field = "quotas.guaranteedRunning"
+        self.assertTrue(is_legal("changeProject", 400, field, {"quotas": {"guaranteedRunning": 9}}))
+        self.assertFalse(is_legal("changeProject", 400, field, {"quotas": {"guaranteedRunning": 8}}))
+        self.assertFalse(is_legal("changeProject", 400, field, {"quotas": None}))
+
     def test_only_an_export_is_imported(self):
         self.assertTrue(is_legal("importSnapshot", 422, body=b"random"))
         empty = b"SBXSNAP\0" + bytes([1, 0, 0, 0]) + bytes(4) + b"\2" + bytes(8) + bytes(32)

@@ -155,7 +155,7 @@ pub struct CreateChildToken {
     /// of this request permits, without `manage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// Limits the token to one sandbox. It cannot create others.
+    /// Limits the token to one sandbox. It cannot create others, and `scopes` must not contain `manage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_id: Option<SandboxId>,
     /// Time in milliseconds after which the token expires, a day at most. Default: an hour, but not later than the token of

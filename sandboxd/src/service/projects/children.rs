@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Projects;
 use crate::model::principal::Scope;
-use crate::model::{ChildGrant, Owner, Principal, Scopes, Subject, limits};
+use crate::model::{ChildGrant, FieldError, Owner, Principal, Scopes, Subject, limits};
 use crate::service::clock::now_ms;
 use crate::service::{Authorized, Error};
 use sandbox_api::SandboxId;
@@ -24,7 +24,8 @@ pub struct NewChild {
 }
 
 impl Projects {
-    /// Makes a child token of a principal, which permits no more than that of the principal and does not outlive it.
+    /// Makes a child token of a principal, which permits no more than that of the principal and does not outlive it. One for a
+    /// single sandbox cannot permit `manage`, because a token that it creates would reach more.
     pub fn make_child(&self, by: &Principal, new: NewChild) -> Result<(String, ChildGrant), Error> {
         let ttl = new.ttl.unwrap_or(limits::DEFAULT_CHILD_TOKEN_TTL).as_millis() as i64;
         let parent_end = by.expires_at_ms.unwrap_or(i64::MAX);
@@ -43,10 +44,13 @@ impl Projects {
             issued_at_ms,
             expires_at_ms,
         };
+        if grant.sandbox.is_some() && grant.scopes.permit(Scope::Manage) {
+            return Err(
+                FieldError::new("scopes", "must not contain `manage` in a token for one sandbox").into()
+            );
+        }
         let is_within = grant.scopes.are_within(by.scopes)
             && !grant.scopes.is_empty()
-            // A token that it creates would reach more than this sandbox.
-            && !(grant.sandbox.is_some() && grant.scopes.permit(Scope::Manage))
             && by.owner.covers(&grant.owner)
             && expires_at_ms <= parent_end;
         let token = if is_within { grant.seal(&self.instance) } else { None };

@@ -45,6 +45,8 @@ pub(super) struct Account {
     used: Amounts,
     /// Running sandboxes that it is about to park for others of its own.
     promised: u64,
+    /// Permits that it has freed for those. At most `promised`.
+    freed: u64,
     /// Its snapshots.
     stored: Stored,
     /// Its outbound bytes of today, and the quota for them.
@@ -61,6 +63,7 @@ impl Account {
             quotas,
             used: Amounts::default(),
             promised: 0,
+            freed: 0,
             stored: Stored::default(),
             egress: Arc::new(egress),
             days: Days::default(),
@@ -84,7 +87,7 @@ impl Account {
     fn kept(&self, quota: Quota) -> u64 {
         let unused = self.guaranteed().saturating_sub(self.used(quota));
         match quota {
-            Quota::RunningSandboxes => unused.max(self.promised),
+            Quota::RunningSandboxes => unused.max(self.freed),
             _ => unused,
         }
     }
@@ -178,15 +181,17 @@ impl Accounts {
         let account = self.of(project);
         account.advance(now);
         account.used.add(amounts);
+        account.freed = account.freed.saturating_sub(amounts.get(Quota::RunningSandboxes));
         account.advance(now);
     }
 
-    /// Takes back what was charged.
+    /// Takes back what was charged. A permit that was promised is kept for the project.
     pub(super) fn release(&mut self, project: &ProjectName, amounts: &Amounts, now: Now) {
         let was_total = self.total.take(amounts);
         let account = self.of(project);
         account.advance(now);
         let was_charged = account.used.take(amounts);
+        account.freed = (account.freed + amounts.get(Quota::RunningSandboxes)).min(account.promised);
         debug_assert!(was_total && was_charged, "released more than was charged");
     }
 
@@ -195,7 +200,7 @@ impl Accounts {
         let free = self.capacity.get(quota).saturating_sub(self.total.get(quota));
         let account = self.accounts.get(project);
         // No other project can take what is kept for this one.
-        let own = account.map_or(0, |account| account.guaranteed().saturating_sub(account.used(quota)));
+        let own = account.map_or(0, |account| account.kept(quota));
         let others = self.accounts.iter().filter(|(name, _)| *name != project);
         let kept: u64 = others.map(|(_, account)| account.kept(quota)).sum();
         free.saturating_sub(kept).max(own.min(free))
@@ -209,6 +214,7 @@ impl Accounts {
     pub(super) fn end_promise(&mut self, project: &ProjectName) {
         let account = self.of(project);
         account.promised = account.promised.saturating_sub(1);
+        account.freed = account.freed.min(account.promised);
     }
 
     /// Charges a project for a snapshot, unless its quota does not permit it.

@@ -125,6 +125,8 @@ proptest! {
                     let Some(at) = model.held.iter().position(|held| *held == (project, Quota::RunningSandboxes))
                     else { continue };
                     accounts.promise(&name(project));
+                    // It is about to park one as well, but has not yet.
+                    accounts.promise(&name(other));
                     accounts.release(&name(project), &running(), now());
                     model.held.swap_remove(at);
                     if other != project && accounts.charge(&name(other), &running(), now()).is_ok() {
@@ -133,6 +135,7 @@ proptest! {
                     prop_assert_eq!(accounts.charge(&name(project), &running(), now()), Ok(()));
                     model.held.push((project, Quota::RunningSandboxes));
                     accounts.end_promise(&name(project));
+                    accounts.end_promise(&name(other));
                 }
             }
             for project in 0..3 {

@@ -93,7 +93,7 @@ async fn a_child_for_one_sandbox_reaches_no_other() {
     let of_two = ann.make_snapshot(&two, &MakeSnapshot::default()).await.unwrap().snapshot.snapshot_id;
     let only_one = CreateChildToken { sandbox_id: Some(one.clone()), ..CreateChildToken::default() };
     let manages = CreateChildToken { scopes: scopes(&["use", "manage"]), ..only_one.clone() };
-    assert_eq!(code(ann.create_child_token(&manages).await), Some(ErrorCode::Forbidden));
+    assert_eq!(code(ann.create_child_token(&manages).await), Some(ErrorCode::InvalidRequest));
     let client = child(&daemon, &ann, &only_one).await;
 
     let output = outcome(client.run(&one, &script("echo ok")).await.unwrap()).await;
