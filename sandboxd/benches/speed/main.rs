@@ -2,7 +2,8 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd`, `neighbors`, `snapshots`, `tools` or `wrapped`.
+//! `lifecycle`, `crowd`, `neighbors`, `snapshots`, `tools` or `wrapped`. After `neighbors`, names of loads select some of
+//! them.
 
 #![expect(
     clippy::print_stdout,
@@ -35,6 +36,11 @@ use tokio::signal::unix::{SignalKind, signal};
 async fn main() -> ExitCode {
     // `cargo test --benches` passes this. A benchmark has no tests.
     if std::env::args().any(|arg| arg == "--test") {
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == neighbors::LOUD_PROCESS) {
+        neighbors::be_loud(&arguments[1..]).await;
         return ExitCode::SUCCESS;
     }
     let mut bench = tokio::spawn(measure());
@@ -75,7 +81,7 @@ async fn measure() {
         crowd::measure().await;
     }
     if wanted("neighbors") {
-        neighbors::measure().await;
+        neighbors::measure(&parts).await;
     }
     if wanted("snapshots") {
         snapshots::measure().await;

@@ -31,6 +31,7 @@ mod ndjson;
 mod network;
 mod openapi;
 mod orphan;
+mod pace;
 mod params;
 mod port;
 mod project;

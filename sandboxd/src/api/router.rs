@@ -14,7 +14,7 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, acts, audit, auth, batch, child_token, client_address, command, docs, files, health, history,
-    hosts, mcp as mcp_server, metrics, network, orphan, port, project, race, rates, request_log, run,
+    hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates, request_log, run,
     sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal,
     ticket, tunnel, verb,
 };
@@ -153,6 +153,7 @@ fn with_layers(router: Router<ApiState>, state: ApiState) -> Router {
         .layer(from_fn_with_state(state.clone(), acts::record))
         .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check))
         .layer(from_fn(server::refuse_when_stopping))
+        .layer(from_fn_with_state(Arc::clone(&state.pace), pace::check))
         .layer(from_fn_with_state(Arc::clone(&state.rates), rates::check))
         .layer(from_fn_with_state(state.clone(), auth::check))
         .layer(from_fn_with_state(state.clone(), request_log::log))

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use super::connections::TokenConnections;
 use super::front::Front;
 use super::hosts::Hosts;
+use super::pace::Pace;
 use super::rates::Rates;
 use super::tickets::Tickets;
 use crate::model::front::FrontSettings;
@@ -28,6 +29,7 @@ pub struct ApiState {
     pub(super) tool_tokens: ToolTokens,
     pub(super) front: Option<Arc<Front>>,
     pub(super) rates: Arc<Rates>,
+    pub(super) pace: Arc<Pace>,
     pub(super) tickets: Arc<Tickets>,
     pub(super) connections: Arc<TokenConnections>,
     pub(super) hosts: Arc<Hosts>,
@@ -70,6 +72,7 @@ impl ApiState {
             tool_tokens: clients.tool_tokens,
             front,
             rates: Arc::new(Rates::new(clients.rates)),
+            pace: Arc::default(),
             tickets: Arc::default(),
             connections,
             hosts: Arc::new(Hosts::new(clients.allowed_hosts)),

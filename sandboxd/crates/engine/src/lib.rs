@@ -7,6 +7,7 @@
 mod agent_volume;
 mod base_image;
 mod carrier;
+mod cgroup;
 mod client;
 mod container;
 mod disk_fault;
@@ -38,6 +39,7 @@ use tokio::time::timeout;
 
 /// Name of the volume plugin's program, which is beside the agent's.
 pub use ::volume_plugin::PROGRAM as VOLUME_PLUGIN;
+pub use cgroup::CgroupParent;
 pub use container::{Containers, Found, Inspected, Status, VolumePresence};
 pub use disk_fault::DiskFault;
 pub use disks::{Attached, BaseUse, DiskPool, DiskUse, Disks, Space};
@@ -107,9 +109,9 @@ impl Engine {
             .map_err(|source| Error::unreachable(&self.address, source))?;
         let runtime = Runtime::of(&info, self.oci_runtime.clone())?;
         let by_systemd = info.cgroup_driver == Some(bollard::models::SystemInfoCgroupDriverEnum::SYSTEMD);
-        let cgroup_parent = if by_systemd { "sandboxd.slice" } else { "/sandboxd" };
+        let cgroup_parent = if by_systemd { CgroupParent::Slice } else { CgroupParent::Directory };
         let processors = info.ncpu.unwrap_or(1).max(1);
-        self.host.get_or_init(|| Host { cgroup_parent: cgroup_parent.into(), runtime, processors });
+        self.host.get_or_init(|| Host { cgroup_parent, runtime, processors });
         Ok(())
     }
 

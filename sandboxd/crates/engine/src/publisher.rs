@@ -224,7 +224,7 @@ impl Engine {
                 "0".to_owned(),
             )])),
             ipc_mode: Some("none".into()),
-            cgroup_parent: Some(host.cgroup_parent.clone()),
+            cgroup_parent: Some(host.cgroup_parent.name().into()),
             pids_limit: Some(PIDS),
             memory: Some(MEMORY_BYTES),
             memory_swap: Some(MEMORY_BYTES),

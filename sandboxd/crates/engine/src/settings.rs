@@ -12,7 +12,7 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 
-use super::{Runtime, SandboxLabels};
+use super::{CgroupParent, Runtime, SandboxLabels};
 use sandboxd_model::layout::{
     AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, PROFILE_NAME, PROFILE_TARGET, RUN_DIR,
     SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
@@ -132,8 +132,8 @@ pub struct ContainerPlan {
 /// What the settings depend on besides the plan: the engine's machine and the operator's choices.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Parent of every sandbox's cgroup, so that one limit can hold for all of them.
-    pub cgroup_parent: String,
+    /// Cgroup of all sandboxes, so that one limit can hold for all of them.
+    pub cgroup_parent: CgroupParent,
     /// OCI runtime of every sandbox.
     pub runtime: Runtime,
     /// Number of processors. The engine rejects a larger limit.
@@ -179,7 +179,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         network_mode: Some(plan.network.clone().unwrap_or(NO_NETWORK.into())),
         ipc_mode: Some("private".into()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-        cgroup_parent: Some(host.cgroup_parent.clone()),
+        cgroup_parent: Some(host.cgroup_parent.of_project(&plan.labels.spec.owner.project)),
         runtime: host.runtime.wanted.clone(),
         pids_limit: Some(host.runtime.pids_limit(resources.pids())),
         memory: Some(memory),
@@ -406,7 +406,7 @@ mod tests {
         #[test]
         fn every_plan_makes_a_hardened_container(plan in plans()) {
             let runtime = Runtime::of(&bollard::models::SystemInfo::default(), None).unwrap();
-            let on = Host { cgroup_parent: "/sandboxd".into(), runtime, processors: 4 };
+            let on = Host { cgroup_parent: CgroupParent::Directory, runtime, processors: 4 };
             let body = container_body(&plan, &Instance::new([1; 32]), &on);
             let host = body.host_config.unwrap();
 

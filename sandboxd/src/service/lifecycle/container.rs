@@ -48,10 +48,12 @@ impl Lifecycle {
             if plan.network.is_some() {
                 self.ensure_bridge().await?;
             }
+            let turn = self.starts.take(&sandbox.owner().project).await;
             match workspace {
                 Workspace::New => self.engine.create_and_start(&plan).await?,
                 Workspace::Existing => self.engine.create_again_and_start(&plan).await?,
             }
+            drop(turn);
             seam::at("start.started");
             attached.release().await?;
             self.await_agent(sandbox, &agent).await

@@ -33,7 +33,9 @@ mod wake;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::num::NonZero;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -59,7 +61,7 @@ use super::clock::Age;
 use super::egress::Egress;
 use super::history::History;
 use super::ownership::Ownership;
-use super::quotas::Quotas;
+use super::quotas::{Quotas, Turns};
 use super::storage::{BaseSource, Storage};
 use super::tasks::Tasks;
 use super::{Context, Error, Setup};
@@ -135,6 +137,9 @@ pub struct Lifecycle {
     age: Age,
     quotas: Arc<Quotas>,
     evictions: Evictions,
+    /// Turns to start a container, one for each processor. More at once would only slow each other down, and the commands of
+    /// all sandboxes with them.
+    starts: Turns,
     /// Held while the bridge of open sandboxes is created or removed.
     bridging: Mutex<()>,
     /// Held while the engine's objects are compared with the registry.
@@ -179,6 +184,7 @@ impl Lifecycle {
             egress: Arc::clone(egress),
             quotas: Arc::clone(quotas),
             evictions: Evictions::default(),
+            starts: Turns::new(available_parallelism().map_or(1, NonZero::get).max(limits::MIN_STARTS)),
             bridging: Mutex::default(),
             reconciling: Mutex::default(),
             weaknesses: OnceLock::new(),

@@ -34,6 +34,9 @@ pub const PARK_GRACE: Duration = Duration::from_secs(1);
 /// Number of attempts of a reading request whose sandbox is parked meanwhile.
 pub const RACE_TRIES: usize = 8;
 
+/// Number of containers that are started concurrently on a machine with one processor.
+pub const MIN_STARTS: usize = 2;
+
 /// Time that a new sandbox waits for one idle sandbox to be parked before it tries the next.
 pub const EVICTION_WAIT: Duration = Duration::from_secs(5);
 
