@@ -2,8 +2,8 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd`, `neighbors`, `snapshots`, `tools` or `wrapped`. After `neighbors`, names of loads select some of
-//! them.
+//! `lifecycle`, `crowd`, `projects`, `neighbors`, `snapshots`, `tools` or `wrapped`. After `neighbors`, names of loads
+//! select some of them.
 
 #![expect(
     clippy::print_stdout,
@@ -21,6 +21,7 @@ mod lifecycle;
 mod memory;
 mod neighbors;
 mod previews;
+mod projects;
 mod snapshots;
 mod table;
 mod terminals;
@@ -79,6 +80,9 @@ async fn measure() {
     }
     if wanted("crowd") {
         crowd::measure().await;
+    }
+    if wanted("projects") {
+        projects::measure().await;
     }
     if wanted("neighbors") {
         neighbors::measure(&parts).await;
