@@ -45,6 +45,11 @@ impl Pace {
         self.lock().take(project, bytes, Instant::now())
     }
 
+    /// How long the project still waits for what has flowed.
+    fn ahead(&self, project: &ProjectName) -> Duration {
+        self.take(project, 0)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Lanes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,8 +113,13 @@ impl Paced {
         if is_small {
             return body;
         }
-        AxumBody::new(Self { body, pace: Arc::clone(pace), project: project.clone(), wait: None })
+        let wait = sleep_for(pace.ahead(project));
+        AxumBody::new(Self { body, pace: Arc::clone(pace), project: project.clone(), wait })
     }
+}
+
+fn sleep_for(wait: Duration) -> Option<Pin<Box<Sleep>>> {
+    (!wait.is_zero()).then(|| Box::pin(sleep(wait)))
 }
 
 impl Body for Paced {
@@ -126,8 +136,7 @@ impl Body for Paced {
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-            let wait = self.pace.take(&self.project, data.len());
-            self.wait = (!wait.is_zero()).then(|| Box::pin(sleep(wait)));
+            self.wait = sleep_for(self.pace.take(&self.project, data.len()));
         }
         Poll::Ready(frame)
     }
