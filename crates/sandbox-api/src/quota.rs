@@ -11,6 +11,9 @@ pub struct Quotas {
     /// Sandboxes, running or parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u64>,
+    /// Sandboxes of one subject, running or parked. Those without a subject are not limited by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandboxes_per_subject: Option<u64>,
     /// Running sandboxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_sandboxes: Option<u64>,

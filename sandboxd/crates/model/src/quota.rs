@@ -107,6 +107,8 @@ pub struct ProjectQuotas {
     limits: [Option<u64>; Quota::ALL.len()],
     /// Running sandboxes that other projects leave room for.
     pub guaranteed_running: Option<u64>,
+    /// Sandboxes of one subject, running or parked.
+    pub sandboxes_per_subject: Option<u64>,
     /// Longest time limit of a command.
     pub command_timeout: Option<Duration>,
     /// Images that new sandboxes may have.
@@ -146,6 +148,11 @@ impl ProjectQuotas {
                 wire.guaranteed_running,
                 0..=limits::MAX_GUARANTEED_RUNNING,
             )?,
+            sandboxes_per_subject: number(
+                "sandboxesPerSubject",
+                wire.sandboxes_per_subject,
+                0..=limits::MAX_QUOTA,
+            )?,
             command_timeout: timeout.map(Duration::from_millis),
             images: wire.images.as_ref().map(|images| check_images(&field("images"), images)).transpose()?,
             network_modes: wire.network_modes.as_ref().map(modes).transpose()?,
@@ -171,6 +178,7 @@ impl ProjectQuotas {
             sandboxes: limit(Quota::Sandboxes),
             running_sandboxes: limit(Quota::RunningSandboxes),
             guaranteed_running: self.guaranteed_running,
+            sandboxes_per_subject: self.sandboxes_per_subject,
             memory_mb: limit(Quota::MemoryMb),
             vcpus: limit(Quota::Vcpus),
             disk_mb: limit(Quota::DiskMb),
@@ -197,6 +205,7 @@ impl ProjectQuotas {
         Self {
             limits,
             guaranteed_running: self.guaranteed_running.or(defaults.guaranteed_running),
+            sandboxes_per_subject: self.sandboxes_per_subject.or(defaults.sandboxes_per_subject),
             command_timeout: self.command_timeout.or(defaults.command_timeout),
             images: self.images.clone().or_else(|| defaults.images.clone()),
             network_modes: self.network_modes.clone().or_else(|| defaults.network_modes.clone()),
@@ -206,7 +215,7 @@ impl ProjectQuotas {
 
 /// The value of a quota as JSON: a number, or a list of which `|` separates the parts.
 pub fn value_of(name: &str, value: &str) -> Result<serde_json::Value, FieldError> {
-    let is_number = matches!(name, "guaranteedRunning" | "commandTimeoutMs")
+    let is_number = matches!(name, "guaranteedRunning" | "sandboxesPerSubject" | "commandTimeoutMs")
         || Quota::ALL.iter().any(|quota| quota.as_str() == name);
     match name {
         "images" | "networkModes" => Ok(value.split('|').filter(|part| !part.is_empty()).collect()),
@@ -282,7 +291,7 @@ mod tests {
     #[test]
     fn quotas_survive_the_wire() {
         let given = wire(
-            r#"{"sandboxes":0,"runningSandboxes":2,"guaranteedRunning":1,"memoryMb":3,"vcpus":4,"diskMb":5,
+            r#"{"sandboxes":0,"sandboxesPerSubject":2,"runningSandboxes":2,"guaranteedRunning":1,"memoryMb":3,"vcpus":4,"diskMb":5,
                 "snapshotBytes":6,"commands":7,"links":8,"egressBytesPerDay":9,"commandTimeoutMs":1000,
                 "images":["a:1"],"networkModes":["none","allowlist"]}"#,
         );
@@ -327,8 +336,8 @@ mod tests {
     fn a_default_applies_where_there_is_no_quota() {
         let quotas = |text: &str| ProjectQuotas::from_wire(&wire(text), "").unwrap();
         let found = quotas(r#"{"sandboxes":1,"images":[]}"#)
-            .or(&quotas(r#"{"sandboxes":9,"commands":2,"images":["a"],"guaranteedRunning":1}"#));
-        assert_eq!(found, quotas(r#"{"sandboxes":1,"commands":2,"images":[],"guaranteedRunning":1}"#));
+            .or(&quotas(r#"{"sandboxes":9,"commands":2,"images":["a"],"sandboxesPerSubject":1}"#));
+        assert_eq!(found, quotas(r#"{"sandboxes":1,"commands":2,"images":[],"sandboxesPerSubject":1}"#));
     }
 
     #[test]

@@ -109,6 +109,7 @@ fn table() -> Vec<Row> {
         ("Quotas", "sandboxes", quota()),
         ("Quotas", "runningSandboxes", quota()),
         ("Quotas", "memoryMb", quota()),
+        ("Quotas", "sandboxesPerSubject", quota()),
         ("Quotas", "vcpus", quota()),
         ("Quotas", "diskMb", quota()),
         ("Quotas", "snapshotBytes", quota()),

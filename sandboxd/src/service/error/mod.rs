@@ -29,7 +29,7 @@ use crate::audit;
 use crate::engine;
 use crate::jwt;
 use crate::model::echo::Echo;
-use crate::model::{PublicError, Refusal};
+use crate::model::{PublicError, Refusal, UidSlot};
 use crate::store;
 
 /// Why a request fails. The message is for the client. Its cause is for the log.
@@ -101,6 +101,8 @@ pub enum Error {
         /// Maximum number of running sandboxes.
         max: usize,
     },
+    /// Each sandbox has a user id, and none is free. The owner has no parked sandbox that could be deleted.
+    NoUserId,
     /// The engine's disk is nearly full.
     DiskShort {
         /// Free space.
@@ -235,6 +237,14 @@ impl Error {
                 ErrorCode::CapacityExhausted,
                 format!("all {max} sandboxes are in use"),
                 json!({ "maxConcurrent": max }),
+            ),
+            Self::NoUserId => PublicError::new(
+                ErrorCode::CapacityExhausted,
+                format!(
+                    "the daemon keeps at most {} sandboxes, running or parked, and has no room for another; delete one first",
+                    UidSlot::COUNT
+                ),
+                json!({ "maxSandboxes": UidSlot::COUNT }),
             ),
             Self::DiskShort { free_bytes } => PublicError::new(
                 ErrorCode::InsufficientStorage,

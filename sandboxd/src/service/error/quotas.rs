@@ -18,6 +18,11 @@ pub enum QuotaError {
         /// Its value.
         value: u64,
     },
+    /// The subject has as many sandboxes as one of the project may have.
+    OfSubject {
+        /// The quota `sandboxesPerSubject`.
+        value: u64,
+    },
     /// One request wants more than the project may ever use.
     TooMuch {
         /// The quota.
@@ -52,6 +57,11 @@ impl QuotaError {
                 ErrorCode::CapacityExhausted,
                 format!("the project's quota is reached: {value} ({})", quota.as_str()),
                 json!({ "quota": quota.as_str(), "value": value }),
+            ),
+            Self::OfSubject { value } => PublicError::new(
+                ErrorCode::CapacityExhausted,
+                format!("the subject's quota is reached: {value} (sandboxesPerSubject)"),
+                json!({ "quota": "sandboxesPerSubject", "value": value }),
             ),
             Self::TooMuch { quota, value, wanted } => PublicError::new(
                 ErrorCode::Refused,

@@ -331,6 +331,10 @@ fn errors_of_the_service_have_details() {
         ),
         (Error::Full { max: 4 }, r#"capacity_exhausted {"maxConcurrent":4} all 4 sandboxes are in use"#),
         (
+            Error::NoUserId,
+            r#"capacity_exhausted {"maxSandboxes":2000} the daemon keeps at most 2000 sandboxes, running or parked, and has no room for another; delete one first"#,
+        ),
+        (
             Error::DiskShort { free_bytes: 77 },
             r#"insufficient_storage {"freeBytes":77} the engine's disk is nearly full, with 77 bytes free; the operator must free some"#,
         ),

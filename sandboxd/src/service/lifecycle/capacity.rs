@@ -1,25 +1,26 @@
 //! How many sandboxes may run, and which is parked for another.
 //!
 //! A sandbox is parked only for another one of its project. So no project takes the permits of another one, however many
-//! sandboxes it creates.
+//! sandboxes it creates. Within a project, [`making_room`](super::making_room) chooses.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 use tokio_util::sync::DropGuard;
 use tracing::{debug, info};
 
-use super::order::RunPermit;
+use super::making_room::{Idle, parked_for};
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
 use crate::agent::AgentHandle;
-use crate::model::{ProjectName, Stage};
+use crate::model::{Owner, ProjectName, Stage};
 use crate::service::QuotaError;
-use crate::service::quotas::Denied;
+use crate::service::quotas::{Denied, RunPermit};
 
 impl Lifecycle {
-    /// Returns a permit for one more running sandbox. If none is free, or the project may not have more, parks the idle
-    /// sandbox of the project that was used least recently. A sandbox in use is never parked for another.
+    /// Returns a permit for one more running sandbox. If none is free, or the project may not have more, parks an idle sandbox
+    /// of the project: one of the same owner if there is any. A sandbox in use is never parked for another.
     pub(super) async fn acquire_run_permit(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
@@ -40,7 +41,7 @@ impl Lifecycle {
                 return Ok(permit);
             }
             let _promise = self.quotas.promise(project);
-            let parked = self.park_least_recently_used(Some(project)).await;
+            let parked = self.park_idle_for(Some(sandbox.owner())).await;
             // One that took long may be parked by now.
             let denied = match self.try_run_permit(sandbox) {
                 Ok(permit) => return Ok(permit),
@@ -69,7 +70,7 @@ impl Lifecycle {
         }
         let _guard = self.evictions.of_surplus().lock().await;
         while self.running() > self.setup.limits.max_concurrent {
-            if !self.park_least_recently_used(None).await.unwrap_or(false) {
+            if !self.park_idle_for(None).await.unwrap_or(false) {
                 return;
             }
         }
@@ -85,12 +86,12 @@ impl Lifecycle {
     }
 
     fn try_run_permit(&self, sandbox: &Sandbox) -> Result<RunPermit, Denied> {
-        self.quotas.run(&sandbox.owner().project, sandbox.with_spec(|spec| spec.resources))
+        self.quotas.run(sandbox.owner(), sandbox.with_spec(|spec| spec.resources))
     }
 
     /// The permit of a sandbox that runs already, also if too many run.
     pub(super) fn existing_run_permit(&self, sandbox: &Sandbox) -> RunPermit {
-        self.quotas.existing_run(&sandbox.owner().project, sandbox.with_spec(|spec| spec.resources))
+        self.quotas.existing_run(sandbox.owner(), sandbox.with_spec(|spec| spec.resources))
     }
 
     /// Serves the outbound connections of a sandbox until the guard is dropped.
@@ -103,11 +104,15 @@ impl Lifecycle {
         )
     }
 
-    /// Parks one idle sandbox, with `of` one of this project. Returns false if none is idle, and the last error if none of
-    /// the idle ones could be parked.
-    async fn park_least_recently_used(self: &Arc<Self>, of: Option<&ProjectName>) -> Result<bool, Error> {
+    /// Parks one idle sandbox, for another one of `requester` if there is one. Returns false if none may be parked, and the
+    /// last error if none of those could be.
+    async fn park_idle_for(self: &Arc<Self>, requester: Option<&Owner>) -> Result<bool, Error> {
         let mut last_error = None;
-        for sandbox in self.idle_longest_first(of) {
+        let idle = match requester {
+            Some(owner) => parked_for(self.idle(), owner, self.quotas.running_of(owner)),
+            None => self.idle_longest_first(),
+        };
+        for sandbox in idle {
             // If parking hangs, it continues in the background, and another sandbox is tried.
             let parked = timeout(self.eviction_wait(), self.park_if_idle(&sandbox)).await;
             match parked.unwrap_or(Err(Error::ConcurrentTransitions)) {
@@ -125,21 +130,25 @@ impl Lifecycle {
         last_error.map_or(Ok(false), Err)
     }
 
-    /// Idle sandboxes, those of projects that run no more than they are guaranteed last.
-    fn idle_longest_first(&self, of: Option<&ProjectName>) -> Vec<Arc<Sandbox>> {
-        let is_wanted = |sandbox: &Arc<Sandbox>| of.is_none_or(|project| sandbox.owner().project == *project);
-        let mut idle: Vec<_> = self
-            .registry
-            .all()
-            .into_iter()
-            .filter(is_wanted)
-            .filter(|sandbox| sandbox.stage() == Stage::Running && !sandbox.activity().is_used())
-            .map(|sandbox| {
-                let is_guaranteed = self.quotas.is_within_guarantee(&sandbox.owner().project);
-                (is_guaranteed, std::cmp::Reverse(sandbox.activity().idle_for()), sandbox)
-            })
-            .collect();
-        idle.sort_by_key(|(is_guaranteed, idle_for, _)| (*is_guaranteed, *idle_for));
-        idle.into_iter().map(|(_, _, sandbox)| sandbox).collect()
+    fn idle(&self) -> Vec<Idle<Arc<Sandbox>>> {
+        let is_idle =
+            |sandbox: &Arc<Sandbox>| sandbox.stage() == Stage::Running && !sandbox.activity().is_used();
+        let idle = self.registry.all().into_iter().filter(is_idle).map(|sandbox| Idle {
+            owner: sandbox.owner().clone(),
+            idle_for: sandbox.activity().idle_for(),
+            running: self.quotas.running_of(sandbox.owner()),
+            sandbox,
+        });
+        idle.collect()
+    }
+
+    /// Idle sandboxes of all projects, those of projects that run no more than they are guaranteed last.
+    fn idle_longest_first(&self) -> Vec<Arc<Sandbox>> {
+        let mut idle = self.idle();
+        idle.sort_by_key(|idle| {
+            let is_guaranteed = self.quotas.is_within_guarantee(&idle.owner.project);
+            (is_guaranteed, Reverse(idle.idle_for))
+        });
+        idle.into_iter().map(|idle| idle.sandbox).collect()
     }
 }

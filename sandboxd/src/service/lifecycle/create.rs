@@ -62,15 +62,16 @@ impl Lifecycle {
         self.ownership.ensure_owned().await?;
         self.check_network(&spec.network)?;
         for _ in 0..limits::RACE_TRIES {
-            let charge = |spec: &SandboxSpec| {
+            let charge = |spec: &SandboxSpec, of_owner| {
                 self.quotas.check_spec(spec).map_err(Denied::Quota)?;
+                self.quotas.check_subject(&spec.owner, of_owner).map_err(Denied::Quota)?;
                 self.quotas.sandbox(&spec.owner.project, spec.resources)
             };
             match self.registry.claim(spec.clone(), prepared.transport, charge)? {
                 Claim::New(sandbox, guard) => {
                     return self.create(sandbox, guard, prepared, beginning).await;
                 }
-                Claim::NoUserId => self.delete_oldest_parked(&spec.owner.project).await?,
+                Claim::NoUserId => self.delete_oldest_parked(&spec.owner).await?,
                 Claim::Existing(sandbox) => {
                     if let Some(found) = self.reconnect(&sandbox, changes).await? {
                         return Ok(found);

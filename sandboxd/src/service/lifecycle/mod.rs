@@ -13,6 +13,7 @@ mod delete;
 mod drift;
 mod evictions;
 mod exclusive;
+mod making_room;
 mod order;
 mod originals;
 mod orphans;

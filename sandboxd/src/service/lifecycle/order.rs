@@ -11,7 +11,7 @@ use tokio_util::sync::DropGuard;
 
 use super::Error;
 use crate::agent::AgentHandle;
-use crate::service::quotas::Charge;
+use crate::service::quotas::RunPermit;
 
 /// The state of a sandbox. It is guarded by the sandbox's [`OrderLock`].
 #[derive(Debug)]
@@ -41,9 +41,6 @@ impl State {
         }
     }
 }
-
-/// A permit for one sandbox to run. Its project is charged until the permit is dropped.
-pub(super) type RunPermit = Charge;
 
 /// A sandbox with a container.
 #[derive(Debug)]

@@ -61,7 +61,7 @@ impl Lifecycle {
         prepared: &Prepared,
     ) -> Result<Option<Arc<Sandbox>>, Error> {
         let charge =
-            |spec: &SandboxSpec| Ok(self.quotas.existing_sandbox(&spec.owner.project, spec.resources));
+            |spec: &SandboxSpec, _| Ok(self.quotas.existing_sandbox(&spec.owner.project, spec.resources));
         let Claim::New(sandbox, mut state) = self.registry.claim(spec, prepared.transport, charge)? else {
             warn!(
                 original = original.sandbox_id,

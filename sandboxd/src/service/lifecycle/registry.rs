@@ -21,7 +21,7 @@ pub(super) enum Claim {
     Existing(Arc<Sandbox>),
     /// A new sandbox, which the caller must create.
     New(Arc<Sandbox>, Exclusive),
-    /// Every user id belongs to a sandbox, or is kept for another project. One sandbox of this project must be deleted first.
+    /// Every user id belongs to a sandbox, or is kept for another project. One sandbox of this owner must be deleted first.
     NoUserId,
 }
 
@@ -55,12 +55,12 @@ impl Registry {
         Self { first_slot, sandboxes: Mutex::default() }
     }
 
-    /// Returns the session's sandbox, or enters a new one after `charge`.
+    /// Returns the session's sandbox, or enters a new one after `charge`, which gets the number of sandboxes that its owner has.
     pub(super) fn claim(
         &self,
         spec: SandboxSpec,
         transport: Transport,
-        charge: impl FnOnce(&SandboxSpec) -> Result<Charge, Denied>,
+        charge: impl FnOnce(&SandboxSpec, u64) -> Result<Charge, Denied>,
     ) -> Result<Claim, Error> {
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
         let mut sandboxes = self.lock();
@@ -70,7 +70,7 @@ impl Registry {
         let Some(slot) = sandboxes.free_slot(self.first_slot) else {
             return Ok(Claim::NoUserId);
         };
-        let charge = match charge(&spec) {
+        let charge = match charge(&spec, sandboxes.of_owner(&spec.owner)) {
             Ok(charge) => charge,
             Err(Denied::Full) => return Ok(Claim::NoUserId),
             Err(Denied::Quota(error)) => return Err(error.into()),
@@ -134,6 +134,10 @@ impl Sandboxes {
         self.by_id.get(self.by_session.get(session)?).cloned()
     }
 
+    fn of_owner(&self, owner: &Owner) -> u64 {
+        self.by_id.values().filter(|sandbox| sandbox.owner() == owner).count() as u64
+    }
+
     fn free_slot(&self, first: usize) -> Option<UidSlot> {
         let from_first = || UidSlot::all().skip(first).chain(UidSlot::all().take(first));
         let free = || from_first().filter(|slot| !self.slots.contains(slot));
@@ -158,7 +162,7 @@ mod tests {
     use super::super::order::State;
     use super::*;
 
-    fn charge(spec: &SandboxSpec) -> Result<Charge, Denied> {
+    fn charge(spec: &SandboxSpec, _: u64) -> Result<Charge, Denied> {
         Ok(Charge::of_nobody(&spec.owner.project))
     }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
+use super::making_room::Taken;
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
-use crate::model::{ProjectName, Stage};
+use crate::model::{Owner, Stage};
 
 impl Lifecycle {
     /// Writes the state that only memory holds: the daemon's age and when sandboxes were last used. Then maintains the
@@ -68,8 +69,8 @@ impl Lifecycle {
         }
     }
 
-    /// Deletes parked workspaces until all disks fit the disk budget: always of the project whose disks take the most, the
-    /// one that was parked first. So a project that takes little keeps its workspaces, whatever others do.
+    /// Deletes parked workspaces until all disks fit the disk budget: always one of whoever [takes the
+    /// most](Taken::next_deleted).
     pub(in crate::service) async fn enforce_disk_budget(self: &Arc<Self>) -> Result<(), Error> {
         let Some(budget) = self.setup.limits.disk_budget_bytes else {
             return Ok(());
@@ -77,11 +78,9 @@ impl Lifecycle {
         let disks = self.storage.allocated_bytes().await?;
         let mut allocated: u64 = disks.values().sum();
         let mut parked = self.parked_longest_first();
-        let mut taken = self.taken_by_projects(&disks);
+        let mut taken = self.taken(&disks);
         while allocated > budget {
-            let bytes_of_project = |sandbox: &Arc<Sandbox>| taken.get(&sandbox.owner().project).copied();
-            // Of equal ones, the first.
-            let Some(at) = (0..parked.len()).rev().max_by_key(|at| bytes_of_project(&parked[*at])) else {
+            let Some(at) = taken.next_deleted(parked.iter().map(|sandbox| sandbox.owner())) else {
                 return Ok(());
             };
             let sandbox = parked.remove(at);
@@ -90,33 +89,31 @@ impl Lifecycle {
             info!(sandbox = %sandbox.id(), allocated, budget, "disk budget exceeded; deleting a parked workspace");
             if self.delete_parked(&sandbox, "disk budget", |_| true).await? {
                 allocated = allocated.saturating_sub(bytes);
-                if let Some(of_project) = taken.get_mut(&sandbox.owner().project) {
-                    *of_project = of_project.saturating_sub(bytes);
-                }
+                taken.remove(sandbox.owner(), bytes);
             }
         }
         Ok(())
     }
 
-    /// Bytes that the disks of each project take.
-    fn taken_by_projects(&self, disks: &HashMap<String, u64>) -> HashMap<ProjectName, u64> {
-        let mut taken = HashMap::new();
+    /// Bytes that the disks of each project and owner take.
+    fn taken(&self, disks: &HashMap<String, u64>) -> Taken {
+        let mut taken = Taken::default();
         for sandbox in self.registry.all() {
-            let bytes = bytes_of(&sandbox, disks).unwrap_or_default();
-            *taken.entry(sandbox.owner().project.clone()).or_default() += bytes;
+            taken.add(sandbox.owner(), bytes_of(&sandbox, disks).unwrap_or_default());
         }
         taken
     }
 
-    /// Deletes the workspace of a project that was parked first, so that its user id is free for a new sandbox.
-    pub(super) async fn delete_oldest_parked(self: &Arc<Self>, project: &ProjectName) -> Result<(), Error> {
+    /// Deletes the workspace of an owner that was parked first, so that its user id is free for a new sandbox. Nothing of
+    /// others is deleted for it.
+    pub(super) async fn delete_oldest_parked(self: &Arc<Self>, owner: &Owner) -> Result<(), Error> {
         let parked = self.parked_longest_first();
-        match parked.iter().find(|sandbox| sandbox.owner().project == *project) {
+        match parked.iter().find(|sandbox| sandbox.owner() == owner) {
             Some(sandbox) => {
                 info!(sandbox = %sandbox.id(), "no user id is free; deleting the workspace that was parked first");
                 self.delete_parked(sandbox, "user id", |_| true).await.map(drop)
             }
-            None => Err(Error::Full { max: self.setup.limits.max_concurrent }),
+            None => Err(Error::NoUserId),
         }
     }
 

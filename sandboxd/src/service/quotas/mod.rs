@@ -7,6 +7,7 @@
 mod accounts;
 mod charge;
 mod days;
+mod run_permit;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -21,12 +22,15 @@ use self::accounts::Accounts;
 pub(in crate::service) use self::accounts::Denied;
 pub(in crate::service) use self::charge::{Charge, Promise, SnapshotCharge};
 use self::charge::{SharedAccounts, now};
+pub(in crate::service) use self::run_permit::RunPermit;
+use self::run_permit::RunningOf;
 pub(in crate::service) use self::turns::{Turn, Turns};
 pub use self::usage::{QuotaUse, UsageReport};
 use super::{Authorized, ByOperator, Context, Error, QuotaError};
 use crate::egress::Budget;
 use crate::model::{
-    Amounts, NetworkMode, ProjectName, ProjectQuotas, Quota, Resources, SandboxSpec, SnapshotRecord, UidSlot,
+    Amounts, NetworkMode, Owner, ProjectName, ProjectQuotas, Quota, Resources, SandboxSpec, SnapshotRecord,
+    UidSlot,
 };
 use crate::store::Store;
 
@@ -35,6 +39,7 @@ use crate::store::Store;
 pub struct Quotas {
     store: Arc<Store>,
     accounts: SharedAccounts,
+    running: RunningOf,
     /// Image of sandboxes that name none.
     default_image: String,
     /// Held while quotas are changed.
@@ -53,6 +58,7 @@ impl Quotas {
         let found = Self {
             store: Arc::clone(&context.store),
             accounts: SharedAccounts::new(accounts),
+            running: RunningOf::default(),
             default_image: setup.image.clone(),
             changing: Mutex::default(),
         };
@@ -105,6 +111,15 @@ impl Quotas {
         }
     }
 
+    /// Fails if a subject, which has this many sandboxes, may not have another one.
+    pub(in crate::service) fn check_subject(&self, owner: &Owner, sandboxes: u64) -> Result<(), QuotaError> {
+        let value = self.accounts.lock().of(&owner.project).quotas.sandboxes_per_subject;
+        match value.filter(|value| owner.subject.is_some() && sandboxes >= *value) {
+            Some(value) => Err(QuotaError::OfSubject { value }),
+            None => Ok(()),
+        }
+    }
+
     /// Charges a project for a new sandbox and its disk.
     pub(in crate::service) fn sandbox(
         &self,
@@ -119,18 +134,20 @@ impl Quotas {
         self.charge_existing(project, sandbox_amounts(resources))
     }
 
-    /// Charges a project for a sandbox that is about to run: its permit, its memory and its processors.
-    pub(in crate::service) fn run(
-        &self,
-        project: &ProjectName,
-        resources: Resources,
-    ) -> Result<Charge, Denied> {
-        self.charge(project, running_amounts(resources))
+    /// Charges the project of an owner for a sandbox that is about to run: its permit, its memory and its processors.
+    pub(in crate::service) fn run(&self, owner: &Owner, resources: Resources) -> Result<RunPermit, Denied> {
+        let charge = self.charge(&owner.project, running_amounts(resources))?;
+        Ok(self.running.permit(owner, charge))
     }
 
     /// As [`Self::run`], for a sandbox that runs.
-    pub(in crate::service) fn existing_run(&self, project: &ProjectName, resources: Resources) -> Charge {
-        self.charge_existing(project, running_amounts(resources))
+    pub(in crate::service) fn existing_run(&self, owner: &Owner, resources: Resources) -> RunPermit {
+        self.running.permit(owner, self.charge_existing(&owner.project, running_amounts(resources)))
+    }
+
+    /// How many sandboxes of an owner run, or are about to.
+    pub(in crate::service) fn running_of(&self, owner: &Owner) -> u64 {
+        self.running.of(owner)
     }
 
     /// Keeps the permit of the next sandbox of the project that is parked, so that no other project takes it.

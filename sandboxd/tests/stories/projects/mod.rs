@@ -13,6 +13,7 @@ mod rates;
 mod restored;
 mod tickets;
 mod tokens;
+mod subjects;
 
 use sandbox_api::project::{CreateToken, TokenCreated};
 use sandbox_client::Client;
