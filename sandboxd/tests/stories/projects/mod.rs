@@ -2,6 +2,7 @@
 
 mod children;
 mod command_line;
+mod disk_budget;
 mod fairness;
 mod front;
 mod fuzzed;
