@@ -14,6 +14,12 @@ use crate::Error;
 const PREFIX: &str = "audit-";
 const SUFFIX: &str = ".ndjson";
 
+/// Name of a file that replaces another one.
+const REPLACEMENT: &str = "replacement";
+
+/// Name of the reserve.
+const RESERVE: &str = "reserve";
+
 /// A directory with the files of a record. A file's number says when it was begun.
 #[derive(Debug)]
 pub struct Directory {
@@ -66,26 +72,49 @@ impl Directory {
         self.open_file(number, OFlags::RDWR)
     }
 
-    /// Creates a file, or opens one that is empty.
+    /// Opens or creates the file of the reserve.
+    pub(crate) fn reserve(&self) -> Result<File, Error> {
+        let path = || self.path.join(RESERVE);
+        self.open_named(RESERVE, path, OFlags::RDWR | OFlags::CREATE)
+    }
+
+    /// Begins a file that will [replace](Self::finish_replacement) another one. One that was left is emptied.
+    pub(crate) fn begin_replacement(&self) -> Result<File, Error> {
+        let path = || self.path.join(REPLACEMENT);
+        let file = self.open_named(REPLACEMENT, path, OFlags::RDWR | OFlags::CREATE)?;
+        file.set_len(0).map_err(|source| Error::Io { path: path(), source })?;
+        Ok(file)
+    }
+
+    /// Puts the replacement in the place of a file. Durable after a [`sync`](Self::sync).
+    pub(crate) fn finish_replacement(&self, number: u64) -> Result<(), Error> {
+        let moved = fs::renameat(&self.dir, REPLACEMENT, &self.dir, name(number));
+        moved.map_err(|error| self.error_at(number, error.into()))
+    }
+
+    /// Creates a file, or opens one that is empty. Its name is durable after a [`sync`](Self::sync).
     pub(crate) fn begin(&self, number: u64) -> Result<File, Error> {
         let file = self.open_file(number, OFlags::RDWR | OFlags::CREATE)?;
         let at_file = |source| self.error_at(number, source);
         if file.metadata().map_err(at_file)?.len() > 0 {
             return Err(self.error_at(number, io::ErrorKind::AlreadyExists.into()));
         }
-        self.sync()?;
         Ok(file)
     }
 
     fn open_file(&self, number: u64, access: OFlags) -> Result<File, Error> {
+        self.open_named(&name(number), || self.path_of(number), access)
+    }
+
+    fn open_named(&self, name: &str, path: impl Fn() -> PathBuf, access: OFlags) -> Result<File, Error> {
+        let at_file = |source| Error::Io { path: path(), source };
         // Does not wait for the writer of a pipe in a file's place.
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = fs::openat(&self.dir, name(number), flags, Mode::RUSR | Mode::WUSR);
-        let file: File = opened.map_err(|error| self.error_at(number, error.into()))?.into();
-        let found = file.metadata().map_err(|source| self.error_at(number, source))?;
-        match found.is_file() {
+        let opened = fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR);
+        let file: File = opened.map_err(|error| at_file(error.into()))?.into();
+        match file.metadata().map_err(at_file)?.is_file() {
             true => Ok(file),
-            false => Err(self.error_at(number, io::Error::other("not a regular file"))),
+            false => Err(at_file(io::Error::other("not a regular file"))),
         }
     }
 

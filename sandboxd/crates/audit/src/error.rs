@@ -14,6 +14,12 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// A sync has failed. Nothing is written until one succeeds.
+    #[error("the last lines of the audit record in {} are not on the disk", path.display())]
+    InDoubt {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another daemon writes into the directory.
     #[error("another daemon writes its audit record into {}", path.display())]
     InUse {
@@ -30,7 +36,7 @@ impl Error {
             Self::Io { source, .. } => {
                 matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
             }
-            Self::InUse { .. } => false,
+            Self::InUse { .. } | Self::InDoubt { .. } => false,
         }
     }
 }

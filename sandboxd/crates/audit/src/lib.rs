@@ -19,6 +19,8 @@ mod line;
 pub mod page;
 mod record;
 mod recover;
+mod reserve;
+mod segment;
 pub mod verify;
 
 pub use directory::Directory;

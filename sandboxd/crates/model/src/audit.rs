@@ -126,6 +126,23 @@ impl Act {
     }
 }
 
+impl Act {
+    /// Whether the act frees something or takes a right away. It can be recorded on a full disk.
+    pub fn frees(self) -> bool {
+        matches!(
+            self,
+            Self::TokenRevoke
+                | Self::SubjectRevoke
+                | Self::LinkRevoke
+                | Self::SandboxPark
+                | Self::SandboxDelete
+                | Self::SnapshotDelete
+                | Self::OrphanDelete
+                | Self::McpRemove
+        )
+    }
+}
+
 /// What the record has of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandDetail {

@@ -51,8 +51,11 @@ impl Audit {
         let settings = context.setup.audit.clone();
         let stored = context.store.audit_head().await?;
         let stored = stored.and_then(|head| Some(Head { seq: head.seq, mac: head.mac.parse().ok()? }));
-        let options =
-            Options { max_file_bytes: limits::MAX_AUDIT_FILE_BYTES, kept_files: kept_files(&settings) };
+        let options = Options {
+            max_file_bytes: limits::MAX_AUDIT_FILE_BYTES,
+            kept_files: kept_files(&settings),
+            reserve_bytes: limits::AUDIT_RESERVE_BYTES,
+        };
         let key = Key::new(context.instance.audit_key());
         let dir = settings.dir.clone();
         let open = spawn_blocking(move || Record::open(&dir, key, options, stored));
@@ -116,7 +119,11 @@ impl Audit {
 
     /// Writes a line of an act that is about to be done, and makes it durable if the act needs that.
     async fn begin(&self, act: Act, entry: &Entry) -> Result<u64, Error> {
-        let seq = self.written(self.record.append(entry))?;
+        let appended = match act.frees() {
+            true => self.record.append_freeing(entry),
+            false => self.record.append(entry),
+        };
+        let seq = self.written(appended)?;
         if act.is_synced() {
             self.sync().await?;
         }
@@ -136,6 +143,15 @@ impl Audit {
         self.written(synced)
     }
 
+    /// Removes files that the operator does not keep any more.
+    async fn remove_old(&self) {
+        let record = Arc::clone(&self.record);
+        let removed = spawn_blocking(move || record.remove_old()).await;
+        let removed = removed.map_err(|source| Error::Task { source }).and_then(|done| self.written(done));
+        // An error of the record is logged once, and the next call tries again.
+        drop(removed);
+    }
+
     /// Logs when the record cannot be written, and when it can be again.
     fn written<T>(&self, done: Result<T, audit::Error>) -> Result<T, Error> {
         match &done {
@@ -145,8 +161,9 @@ impl Audit {
                     "the audit record cannot be written; acts that must be in it are refused"
                 );
             }
-            // Nothing waits any more.
-            Ok(_) if self.is_failing.swap(false, Ordering::Relaxed) => {
+            // Not after a line that took the place of the reserve.
+            Ok(_) if self.is_failing.load(Ordering::Relaxed) && self.record.is_well() => {
+                self.is_failing.store(false, Ordering::Relaxed);
                 info!("the audit record is written again");
             }
             Ok(_) | Err(_) => {}

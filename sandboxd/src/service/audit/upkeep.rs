@@ -33,7 +33,9 @@ impl Audit {
                 self.note_refusals();
             }
             // An error is logged where it happens.
+            let _ = self.written(self.record.flush());
             let Ok(head) = self.sync().await else { continue };
+            self.remove_old().await;
             self.show(head, &mut shown).await;
         }
     }
@@ -60,6 +62,7 @@ impl Audit {
         self.note_refusals();
         self.note(Entry::new(Act::DaemonStop.as_str()));
         let close = async {
+            self.written(self.record.flush())?;
             let head = self.sync().await?;
             self.store_head(head).await?;
             log(head);

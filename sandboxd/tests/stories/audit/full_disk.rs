@@ -3,6 +3,7 @@
 use sandbox_api::ErrorCode;
 use sandbox_api::command::StartCommand;
 use sandbox_api::project::CreateToken;
+use sandbox_api::sandbox::CreateSandbox;
 
 use super::{checked, lines_of};
 use crate::support::fault_injection::SmallDisk;
@@ -11,7 +12,7 @@ use crate::support::http::HttpClient;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_acts_and_stops_nothing_else() {
-    let disk = SmallDisk::new("1m");
+    let disk = SmallDisk::new("3m");
     let home = Home::new().set("SANDBOXD_AUDIT_DIR", &disk.path().join("audit").to_string_lossy());
     let daemon = Daemon::start_in(home).await;
     let (sandbox, parked) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
@@ -29,7 +30,6 @@ async fn a_full_disk_refuses_acts_and_stops_nothing_else() {
     assert_eq!(refused.code(), Some(ErrorCode::AuditUnavailable), "{refused:?}");
     for refused in [
         daemon.client.create_token("default", &CreateToken::default()).await.err(),
-        daemon.client.delete(&sandbox).await.err(),
         daemon.client.start(&sandbox, &script("true")).await.err(),
     ] {
         assert_eq!(refused.unwrap().code(), Some(ErrorCode::AuditUnavailable));
@@ -53,4 +53,34 @@ async fn a_full_disk_refuses_acts_and_stops_nothing_else() {
     assert!(report.is_intact() && report.omitted == 0, "{report:?}");
     let home = daemon.stop().await;
     assert!(checked(&home).await.is_intact());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_nothing_that_frees_space() {
+    let disk = SmallDisk::new("3m");
+    let home = Home::new().set("SANDBOXD_AUDIT_DIR", &disk.path().join("audit").to_string_lossy());
+    let daemon = Daemon::start_in(home).await;
+    let client = &daemon.client;
+    let (first, second) = (daemon.sandbox("chat:1").await, daemon.sandbox("chat:2").await);
+    let token = client.create_token("default", &CreateToken::default()).await.unwrap().properties.token_id;
+    // Twice, because the reserve is whole again when there is space.
+    for sandbox in [&first, &second] {
+        let filler = disk.fill();
+        until("an act is refused", || async { client.create_project("lab").await.is_err() }).await;
+        client.park(sandbox, false).await.unwrap();
+        client.delete(sandbox).await.unwrap();
+        client.revoke_token("default", &token).await.unwrap();
+        let request = CreateSandbox { session_key: "chat:3".into(), ..CreateSandbox::default() };
+        let refused = client.create_or_reconnect(&request).await.unwrap_err();
+        assert_eq!(refused.code(), Some(ErrorCode::AuditUnavailable), "{refused:?}");
+        std::fs::remove_file(filler).unwrap();
+        client.create_or_reconnect(&request).await.unwrap();
+    }
+    // The outcomes waited until there was space.
+    let deleted = lines_of(client, "sandbox.delete").await;
+    let outcomes = deleted.iter().filter(|line| line.outcome.as_deref() == Some("ok"));
+    assert_eq!((deleted.len(), outcomes.count()), (4, 2));
+    let report = checked(&daemon.home).await;
+    assert!(report.is_intact() && report.omitted == 0, "{report:?}");
+    daemon.stop().await;
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod changes;
+mod failed_sync;
 mod full_disk;
 mod pages;
 mod recovery;
@@ -14,7 +15,7 @@ use sandboxd_audit::verify::{Fault, FaultKind, Report, verify};
 use sandboxd_audit::{Entry, Head, Key, Options, Record};
 
 /// Small files, so that a few lines fill one.
-const SMALL: Options = Options { max_file_bytes: 2_000, kept_files: 0 };
+const SMALL: Options = Options { max_file_bytes: 2_000, kept_files: 0, reserve_bytes: 0 };
 
 fn key() -> Key {
     Key::new([7; 32])
@@ -29,7 +30,13 @@ fn write(dir: &Path, options: Options, acts: u64) -> Head {
     let record = open(dir, options, None);
     for act in 0..acts {
         record.append(&Entry::new("test.act").with("act", act)).unwrap();
+        // As the daemon does between acts.
+        if act % 8 == 0 {
+            record.sync().unwrap();
+            record.remove_old().unwrap();
+        }
     }
+    record.remove_old().unwrap();
     record.sync().unwrap()
 }
 

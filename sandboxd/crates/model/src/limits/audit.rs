@@ -11,6 +11,12 @@ pub const MAX_AUDIT_LINE_BYTES: usize = 64 * 1024;
 /// Lines that wait in memory while the audit record cannot be written. More are only counted.
 pub const MAX_WAITING_AUDIT_LINES: usize = 1_000;
 
+/// Space on the disk that is kept for the record of acts that free some, in bytes. Fits the lines of a thousand deletes.
+pub const AUDIT_RESERVE_BYTES: u64 = 1024 * 1024;
+
+/// Files of the audit record that are full and not on the disk yet. If there are more, nothing is recorded.
+pub const MAX_UNSYNCED_AUDIT_FILES: usize = 4;
+
 /// Interval at which the lines of the audit record become durable, if no act needs it earlier.
 pub const AUDIT_SYNC_EVERY: Duration = Duration::from_secs(1);
 
