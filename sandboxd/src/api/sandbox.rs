@@ -51,6 +51,8 @@ pub(super) async fn create(
     };
     access.found("sandboxId", &found.id);
     access.found("created", found.created);
+    // It may have changed that of an existing sandbox.
+    access.found("network", request.network.is_some().then(|| network::to_wire(&found.spec.network)));
     let ignored = ignored(&request, &spec, &found);
     Ok(Json(SandboxCreated {
         sandbox_id: found.id,

@@ -25,10 +25,12 @@ use tracing::{error, info};
 pub use self::list::{AuditFilter, AuditLine, AuditPage};
 pub use self::recorder::Recorder;
 use self::refusals::Refusals;
-use self::visits::Visits;
+use self::visits::{Opened, Visits};
 use super::{Context, Error};
 use crate::audit::{self, Entry, Head, Key, Options, Record};
 use crate::model::audit::{Act, AuditSettings};
+use crate::model::echo::cut;
+use crate::model::files::FilePath;
 use crate::model::preview::LinkRecord;
 use crate::model::{Instance, Owner, limits};
 use crate::store::Store;
@@ -86,19 +88,26 @@ impl Audit {
             .with("port", link.port)
             .with("linkId", link.id.as_str())
             .with("peer", visitor);
-        self.visits.first(&link.id, visitor, || self.written(self.record.append(&visit)).map(drop))
+        let opened = Opened::Preview(link.id.clone());
+        self.visits.first(opened, visitor, || self.written(self.record.append(&visit)).map(drop))
     }
 
-    /// Records that the file of a download link is about to be sent. If this fails, it must not be sent.
+    /// Records that the file of a download link is about to be sent, unless the visitor got it lately. If this fails, it must
+    /// not be sent.
     pub(in crate::service) fn record_download(
         &self,
         sandbox: &SandboxId,
         owner: &Owner,
+        path: &FilePath,
         visitor: IpAddr,
     ) -> Result<(), Error> {
-        let download = of_owner(Act::DownloadOpen, Some(owner));
-        let download = download.with("sandboxId", sandbox.as_str()).with("peer", visitor);
-        self.written(self.record.append(&download)).map(drop)
+        let shown = String::from_utf8_lossy(&path.0);
+        let download = of_owner(Act::DownloadOpen, Some(owner))
+            .with("sandboxId", sandbox.as_str())
+            .with("path", cut(&shown, limits::MAX_ECHO_BYTES))
+            .with("peer", visitor);
+        let opened = Opened::File(sandbox.clone(), self.instance.command_mac(&path.0));
+        self.visits.first(opened, visitor, || self.written(self.record.append(&download)).map(drop))
     }
 
     /// Counts a request without a valid token.
@@ -110,11 +119,12 @@ impl Audit {
     pub(in crate::service) fn count_denial(
         &self,
         sandbox: &SandboxId,
+        owner: &Owner,
         host: &str,
         port: u16,
         reason: sandbox_api::network::DenialReason,
     ) {
-        self.refusals.count_denial(sandbox, host, port, reason);
+        self.refusals.count_denial(sandbox, owner, host, port, reason);
     }
 
     /// Writes a line of an act that is about to be done, and makes it durable if the act needs that.

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use sandbox_api::SandboxId;
 use sandbox_api::network::DenialReason;
 
+use super::of_owner;
 use crate::audit::Entry;
 use crate::model::audit::Act;
-use crate::model::limits;
+use crate::model::{Owner, limits};
 
 /// Prefix of an IPv6 address that one client has for itself.
 const CLIENT_PREFIX: u128 = !0 << 64;
@@ -30,12 +31,20 @@ pub(super) struct Refusals(Mutex<Counts>);
 struct Counts {
     auth_failures: HashMap<IpAddr, u64>,
     denials: HashMap<Denied, u64>,
-    /// Different denials of each sandbox.
-    of_sandbox: HashMap<SandboxId, usize>,
+    of_sandboxes: HashMap<SandboxId, OfSandbox>,
     /// Those that are not counted apart.
     other_auth_failures: u64,
-    other_denials: HashMap<SandboxId, u64>,
-    uncounted_denials: u64,
+    other_denials: u64,
+}
+
+/// Denials of one sandbox.
+#[derive(Debug)]
+struct OfSandbox {
+    owner: Owner,
+    /// Different ones.
+    different: usize,
+    /// Those that are not counted apart.
+    others: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -60,25 +69,35 @@ impl Refusals {
     }
 
     /// Counts a connection of a sandbox that was denied.
-    pub(super) fn count_denial(&self, sandbox: &SandboxId, host: &str, port: u16, reason: DenialReason) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn count_denial(
+        &self,
+        sandbox: &SandboxId,
+        owner: &Owner,
+        host: &str,
+        port: u16,
+        reason: DenialReason,
+    ) {
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = &mut *guard;
         let denied = Denied { sandbox: sandbox.clone(), host: host.to_owned(), port, reason };
         if let Some(count) = counts.denials.get_mut(&denied) {
             *count += 1;
             return;
         }
-        let of_sandbox = counts.of_sandbox.get(sandbox).copied().unwrap_or_default();
+        let is_full = counts.of_sandboxes.len() >= limits::MAX_AUDIT_REFUSALS;
+        if is_full && !counts.of_sandboxes.contains_key(sandbox) {
+            counts.other_denials += 1;
+            return;
+        }
+        let new = || OfSandbox { owner: owner.clone(), different: 0, others: 0 };
+        let of_sandbox = counts.of_sandboxes.entry(sandbox.clone()).or_insert_with(new);
         if counts.denials.len() < limits::MAX_AUDIT_REFUSALS
-            && of_sandbox < limits::MAX_AUDIT_REFUSALS_OF_SANDBOX
+            && of_sandbox.different < limits::MAX_AUDIT_REFUSALS_OF_SANDBOX
         {
-            counts.of_sandbox.insert(sandbox.clone(), of_sandbox + 1);
+            of_sandbox.different += 1;
             counts.denials.insert(denied, 1);
-        } else if counts.other_denials.len() < limits::MAX_AUDIT_REFUSALS
-            || counts.other_denials.contains_key(sandbox)
-        {
-            *counts.other_denials.entry(sandbox.clone()).or_default() += 1;
         } else {
-            counts.uncounted_denials += 1;
+            of_sandbox.others += 1;
         }
     }
 
@@ -86,22 +105,21 @@ impl Refusals {
     pub(super) fn take(&self) -> Vec<Entry> {
         let counts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let failure = |count| Entry::new(Act::AuthFail.as_str()).with("count", count);
-        let denial = |count| Entry::new(Act::NetworkDeny.as_str()).with("count", count);
+        let owner = |sandbox| counts.of_sandboxes.get(sandbox).map(|found: &OfSandbox| &found.owner);
+        let denial = |owner, count| of_owner(Act::NetworkDeny, owner).with("count", count);
         let mut lines: Vec<Entry> =
-            counts.auth_failures.into_iter().map(|(peer, count)| failure(count).with("peer", peer)).collect();
+            counts.auth_failures.iter().map(|(peer, count)| failure(*count).with("peer", peer)).collect();
         lines.extend((counts.other_auth_failures > 0).then(|| failure(counts.other_auth_failures)));
-        lines.extend(counts.denials.into_iter().map(|(denied, count)| {
+        lines.extend(counts.denials.iter().map(|(denied, count)| {
             let Denied { sandbox, host, port, reason } = denied;
-            let line = denial(count).with("sandboxId", sandbox.as_str()).with("host", host);
+            let line = denial(owner(sandbox), *count).with("sandboxId", sandbox.as_str()).with("host", host);
             line.with("port", port).with("reason", reason)
         }));
-        lines.extend(
-            counts
-                .other_denials
-                .into_iter()
-                .map(|(sandbox, count)| denial(count).with("sandboxId", sandbox.as_str())),
-        );
-        lines.extend((counts.uncounted_denials > 0).then(|| denial(counts.uncounted_denials)));
+        let with_others = counts.of_sandboxes.iter().filter(|(_, found)| found.others > 0);
+        lines.extend(with_others.map(|(sandbox, found)| {
+            denial(Some(&found.owner), found.others).with("sandboxId", sandbox.as_str())
+        }));
+        lines.extend((counts.other_denials > 0).then(|| denial(None, counts.other_denials)));
         lines
     }
 }
@@ -141,16 +159,25 @@ mod tests {
     fn a_sandbox_cannot_take_the_lines_of_others() {
         let refusals = Refusals::default();
         let (loud, quiet) = (SandboxId::random().unwrap(), SandboxId::random().unwrap());
+        let owner = |project: &str| Owner { project: project.parse().unwrap(), subject: None };
+        let count = |sandbox, project, host: &str| {
+            refusals.count_denial(sandbox, &owner(project), host, 443, DenialReason::HostNotAllowed);
+        };
         for host in 0..5_000 {
-            refusals.count_denial(&loud, &format!("h{host}.example"), 443, DenialReason::HostNotAllowed);
+            count(&loud, "lab", &format!("h{host}.example"));
         }
         for _ in 0..3 {
-            refusals.count_denial(&quiet, "a.example", 443, DenialReason::HostNotAllowed);
+            count(&quiet, "press", "a.example");
         }
         let lines = refusals.take();
         assert_eq!(lines.len(), limits::MAX_AUDIT_REFUSALS_OF_SANDBOX + 2);
         assert_eq!(total(&lines), 5_003);
         let of_quiet = lines.iter().find(|line| line.details["sandboxId"] == quiet.as_str()).unwrap();
+        assert_eq!(of_quiet.project.as_deref(), Some("press"));
+        assert_eq!(
+            lines.iter().filter(|line| line.project.as_deref() == Some("lab")).count(),
+            lines.len() - 1
+        );
         assert_eq!((&of_quiet.details["host"], &of_quiet.details["count"]), (&"a.example".into(), &3.into()));
     }
 }

@@ -80,7 +80,7 @@ impl Downloads {
     pub fn begin(&self, grant: &DownloadGrant, visitor: IpAddr) -> Result<DownloadPermit, Error> {
         let sandbox = self.lifecycle.find(&grant.sandbox)?;
         let permit = sandbox.download()?;
-        self.audit.record_download(sandbox.id(), sandbox.owner(), visitor)?;
+        self.audit.record_download(sandbox.id(), sandbox.owner(), &grant.path, visitor)?;
         Ok(DownloadPermit { sandbox: Authorized::new(grant.sandbox.clone()), _permit: permit })
     }
 }

@@ -19,7 +19,7 @@ use super::{Egress, Outbound, Registration};
 use crate::agent::{AgentHandle, Outgoing};
 use crate::egress::{self, Broken, Budget, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
 use crate::metrics::{Decision, Metrics};
-use crate::model::{Host, limits};
+use crate::model::{Host, Owner, limits};
 use crate::service::audit::Audit;
 
 impl Egress {
@@ -27,12 +27,14 @@ impl Egress {
     pub(in crate::service) fn begin(
         &self,
         sandbox: &SandboxId,
+        owner: &Owner,
         outbound: &Arc<Outbound>,
         agent: &AgentHandle,
         budget: Arc<Budget>,
     ) -> DropGuard {
         let server = OutboundServer {
             sandbox: sandbox.clone(),
+            owner: owner.clone(),
             audit: Arc::clone(&self.audit),
             gate: Arc::clone(&self.gate),
             outbound: Arc::clone(outbound),
@@ -48,6 +50,7 @@ impl Egress {
 /// Server of a running sandbox's outbound connections.
 struct OutboundServer {
     sandbox: SandboxId,
+    owner: Owner,
     audit: Arc<Audit>,
     gate: Arc<Gate>,
     outbound: Arc<Outbound>,
@@ -151,7 +154,7 @@ impl OutboundServer {
         let allowable = reason.is_allowable()
             && shown == text
             && host.is_some_and(|host| self.gate.may_allow(host, port));
-        self.audit.count_denial(&self.sandbox, &shown, port, reason);
+        self.audit.count_denial(&self.sandbox, &self.owner, &shown, port, reason);
         self.outbound.denials.record(&shown, port, reason, allowable);
         debug!(host = shown, port, ?reason, "an outbound connection was denied");
     }

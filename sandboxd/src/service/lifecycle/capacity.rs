@@ -98,6 +98,7 @@ impl Lifecycle {
     pub(super) fn begin_egress(&self, sandbox: &Sandbox, agent: &AgentHandle) -> DropGuard {
         self.egress.begin(
             sandbox.id(),
+            sandbox.owner(),
             sandbox.outbound(),
             agent,
             self.quotas.egress(&sandbox.owner().project),

@@ -171,7 +171,7 @@ impl Snapshots {
     pub(super) async fn delete_surplus(&self, id: &SandboxId, keep: u32) -> Result<(), Error> {
         let surplus = self.store.surplus_checkpoints(id, keep, limits::EXPIRED_SNAPSHOTS).await?;
         for record in surplus {
-            match self.delete_now(&record.id).await {
+            match self.delete_by_daemon(&record, "surplus checkpoint").await {
                 Ok(()) | Err(Error::Snapshot(SnapshotError::InUse)) => {}
                 Err(error) => return Err(error),
             }

@@ -11,7 +11,6 @@ use tracing::{info, warn};
 
 use super::chunks::{self, PackSource};
 use super::{Snapshots, root_of};
-use crate::model::audit::Act;
 use crate::model::{Refusal, limits};
 use crate::packs::Collection;
 use crate::service::clock::now_ms;
@@ -27,11 +26,9 @@ impl Snapshots {
     /// Deletes snapshots that have expired.
     pub(in crate::service) async fn delete_expired(self: &Arc<Self>) -> Result<(), Error> {
         for record in self.store.expired_snapshots(now_ms(), limits::EXPIRED_SNAPSHOTS).await? {
-            let recorder =
-                self.audit.of_daemon(Act::SnapshotDelete, &record.sandbox, &record.owner, "expired");
-            let recorder = recorder.about("snapshotId", record.id.as_str());
-            recorder.begin().await?;
-            match recorder.ended(self.delete_by_daemon(&record.id).await) {
+            let snapshots = Arc::clone(self);
+            let delete = async move { snapshots.delete_by_daemon(&record, "expired").await };
+            match self.tasks.run_detached(delete).await {
                 // It is deleted after its use, or is deleted already.
                 Ok(())
                 | Err(Error::Snapshot(SnapshotError::InUse) | Error::Refused(Refusal::NotFound(_))) => {}

@@ -61,6 +61,7 @@ use super::tasks::Tasks;
 use super::{Authorized, Context, Error, SnapshotError};
 use crate::agent::AgentHandle;
 use crate::metrics::Metrics;
+use crate::model::audit::Act;
 use crate::model::snapshot::MadeSnapshot;
 use crate::model::{
     Owner, ProjectName, Refusal, Resource, SessionKey, SnapshotCursor, SnapshotRecord, SnapshotState, limits,
@@ -447,13 +448,16 @@ impl Snapshots {
 
     /// Deletes a snapshot. A later collection removes the chunks that no other snapshot has.
     pub async fn delete(self: &Arc<Self>, id: &Authorized<SnapshotId>) -> Result<(), Error> {
-        self.delete_by_daemon(id).await
+        let (snapshots, id) = (Arc::clone(self), (**id).clone());
+        self.tasks.run_detached(async move { snapshots.delete_now(&id).await }).await
     }
 
-    /// As [`Self::delete`], of a snapshot that has expired or belongs to what is deleted.
-    async fn delete_by_daemon(self: &Arc<Self>, id: &SnapshotId) -> Result<(), Error> {
-        let (snapshots, id) = (Arc::clone(self), id.clone());
-        self.tasks.run_detached(async move { snapshots.delete_now(&id).await }).await
+    /// As [`Self::delete`], of a snapshot that no request names. `reason` is for the audit record.
+    async fn delete_by_daemon(&self, record: &SnapshotRecord, reason: &'static str) -> Result<(), Error> {
+        let recorder = self.audit.of_daemon(Act::SnapshotDelete, &record.sandbox, &record.owner, reason);
+        let recorder = recorder.about("snapshotId", record.id.as_str());
+        recorder.begin().await?;
+        recorder.ended(self.delete_now(&record.id).await)
     }
 
     async fn delete_now(&self, id: &SnapshotId) -> Result<(), Error> {
@@ -475,11 +479,11 @@ impl Snapshots {
         self.tasks.run_detached(async move { snapshots.delete_all_now(&owner, &id).await }).await
     }
 
-    async fn delete_all_now(self: &Arc<Self>, owner: &Owner, id: &SandboxId) -> Result<(), Error> {
+    async fn delete_all_now(&self, owner: &Owner, id: &SandboxId) -> Result<(), Error> {
         // A snapshot that is being made would be recorded afterwards.
         let _busy = self.busy.begin_checkpoint(id).await;
         while let Some(latest) = self.store.snapshots_seen_by(owner, Some(id), None, 1).await?.pop() {
-            self.delete_by_daemon(&latest.id).await?;
+            self.delete_by_daemon(&latest, "sandbox deleted").await?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use sandbox_api::audit::ListAudit;
 use sandbox_api::project::CreateToken;
-use sandbox_api::sandbox::{CreateSandbox, Network};
+use sandbox_api::sandbox::{Checkpoints, CreateSandbox, Network};
+use sandbox_api::snapshot::MakeSnapshot;
 use sandbox_api::{ErrorCode, REQUEST_ID_HEADER};
 use sandbox_client::Client;
 use serde_json::json;
@@ -162,5 +163,42 @@ async fn the_history_has_ended_commands_newest_first() {
     }
     daemon.client.delete(&sandbox).await.unwrap();
     assert_eq!(daemon.client.history(&sandbox, None).await.unwrap_err().code(), Some(ErrorCode::NotFound));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_create_changes_and_a_delete_takes_along_is_recorded() {
+    let daemon = Daemon::start().await;
+    let request = |mode: &str| CreateSandbox {
+        session_key: "chat:1".into(),
+        network: Some(Network { mode: Some(mode.into()), ..Network::default() }),
+        checkpoints: Some(Checkpoints { after_command: Some(true), every_ms: None, keep: Some(1) }),
+        ..CreateSandbox::default()
+    };
+    let sandbox = daemon.create(&request("allowlist")).await;
+    daemon.client.create_or_reconnect(&request("none")).await.unwrap();
+    let outcome = &last_act(&daemon, "sandbox.create").await[1];
+    assert_eq!(
+        (&outcome.details["created"], &outcome.details["network"]["mode"]),
+        (&json!(false), &json!("none"))
+    );
+
+    let deleted_for = async |reason: &str| {
+        let lines = lines_of(&daemon.client, "snapshot.delete").await;
+        lines.into_iter().filter(|line| line.details.get("reason") == Some(&json!(reason))).count()
+    };
+    for round in 0..2 {
+        daemon.output(&sandbox, &format!("echo {round} > file")).await;
+        until("a checkpoint is made", || async {
+            let made = daemon.client.snapshots(&sandbox, None).await.unwrap().snapshots;
+            made.len() == 1 && (round == 0 || deleted_for("surplus checkpoint").await == 1)
+        })
+        .await;
+    }
+    daemon.client.make_snapshot(&sandbox, &MakeSnapshot::default()).await.unwrap();
+    daemon.client.delete_with_snapshots(&sandbox).await.unwrap();
+    assert_eq!(deleted_for("sandbox deleted").await, 2);
+    let line = &lines_of(&daemon.client, "snapshot.delete").await[0];
+    assert_eq!((line.outcome.as_deref(), line.project.as_deref()), (Some("ok"), Some("default")));
     daemon.stop().await;
 }

@@ -4,6 +4,7 @@ mod command_line;
 mod full_disk;
 mod kills;
 mod lines;
+mod visitors;
 
 use std::path::PathBuf;
 

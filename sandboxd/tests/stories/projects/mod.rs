@@ -22,7 +22,12 @@ use sandbox_client::Client;
 use crate::support::harness::{Daemon, Home};
 
 /// A client with a new token of a project, which is created if needed.
-async fn client_of(daemon: &Daemon, project: &str, subject: Option<&str>, scopes: &[&str]) -> Client {
+pub(crate) async fn client_of(
+    daemon: &Daemon,
+    project: &str,
+    subject: Option<&str>,
+    scopes: &[&str],
+) -> Client {
     let token = token_of(daemon, project, subject, scopes).await.token;
     Client::new(&daemon.base, &token).unwrap()
 }
