@@ -171,7 +171,8 @@ async fn serve(
         prepared
     };
     let keep = service.run_upkeep(shutdown.clone());
-    let gateway = preview::serve(previews, Arc::clone(&service), token, shutdown.clone());
+    let rates = Arc::new(config.rates.clone());
+    let gateway = preview::serve(previews, Arc::clone(&service), token, rates, shutdown.clone());
     let (prepared, (), (), ()) = tokio::join!(unless_shut_down(prepare, &shutdown), serve, gateway, keep);
     service.stop();
     tasks.close();

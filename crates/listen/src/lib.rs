@@ -3,6 +3,7 @@
 //! The crate knows nothing about the requests. The caller sets the maximum number of connections, and how long a
 //! client may leave a response unread.
 
+mod client_address;
 mod forward;
 mod heads;
 pub mod linger;
@@ -26,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tracing::warn;
 
+pub use self::client_address::client_address;
 use self::slot::{ConnectionSlot, IdleConnections};
 
 /// Pause after a failed accept, most likely because there are no free descriptors.

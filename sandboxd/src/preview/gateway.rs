@@ -10,6 +10,7 @@ use hop_by_hop::is_upgrade;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
+use listen::client_address;
 use listen::slot::ConnectionSlot;
 use listen::unread::{self, TrackedBody};
 use tracing::debug;
@@ -21,7 +22,8 @@ use super::upgrade::{self, Held};
 use super::upstream::{self, Upstream};
 use super::{cookies, credentials, download};
 use crate::model::preview::LinkEnd;
-use crate::model::{AdminToken, Refusal, Resource};
+use crate::model::rates::RateSettings;
+use crate::model::{AdminToken, Refusal, Resource, limits};
 use crate::service::{self, Link, Service};
 
 /// Forwards requests to sandboxes.
@@ -31,6 +33,8 @@ pub(super) struct Gateway {
     authenticator: Authenticator,
     /// Removed from every request.
     token: AdminToken,
+    /// Has the proxies that name their visitors.
+    rates: Arc<RateSettings>,
 }
 
 impl fmt::Debug for Gateway {
@@ -40,20 +44,22 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    pub(super) fn new(service: Arc<Service>, token: AdminToken) -> Self {
+    pub(super) fn new(service: Arc<Service>, token: AdminToken, rates: Arc<RateSettings>) -> Self {
         let upstream = Upstream::new(Arc::clone(&service));
-        Self { authenticator: Authenticator::new(Arc::clone(&service)), service, upstream, token }
+        Self { authenticator: Authenticator::new(Arc::clone(&service)), service, upstream, token, rates }
     }
 
-    /// Responds to any request.
+    /// Responds to any request. `peer` is the other end of its connection: the visitor, or a proxy.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
         scope: &ListenerScope,
-        visitor: IpAddr,
+        peer: IpAddr,
         held: Held,
     ) -> Response<PreviewBody> {
         let headers = request.headers().clone();
+        let is_proxy = |address| self.rates.is_proxy(address);
+        let visitor = client_address(peer, &headers, limits::MAX_FORWARDED, is_proxy);
         let (mut request, reading) = unread::track(request);
         let answered = match self.authenticator.admit(&request, scope, visitor) {
             Ok(Admission::Admitted(admitted)) => {

@@ -25,7 +25,7 @@ pub(super) struct RequestContext {
     pub(super) host: String,
     /// Whether a proxy in front of the gateway serves it over `https`.
     pub(super) is_https: bool,
-    /// Address of the visitor, or of the proxy in front of the gateway.
+    /// Address of the visitor, or of the proxy in front of the gateway if that is not one of the operator's.
     pub(super) visitor: IpAddr,
     /// Port in the sandbox.
     pub(super) port: u16,

@@ -34,12 +34,12 @@ pub(super) async fn serve(
 ) {
     let visitors = TaskTracker::new();
     loop {
-        let (stream, visitor, permit) = tokio::select! {
+        let (stream, peer, permit) = tokio::select! {
             () = closed.cancelled() => break,
             accepted = listen::accept(&listener, &limit, limits::STALLED_READER) => accepted,
         };
         let connection = Connection {
-            visitor: visitor.ip(),
+            peer: peer.ip(),
             scope: scope.clone(),
             gateway: Arc::clone(&gateway),
             slot: limit.register(),
@@ -58,7 +58,7 @@ pub(super) async fn serve(
 
 /// A visitor's connection and its resources.
 struct Connection {
-    visitor: IpAddr,
+    peer: IpAddr,
     scope: ListenerScope,
     gateway: Arc<Gateway>,
     slot: Arc<ConnectionSlot>,
@@ -67,10 +67,10 @@ struct Connection {
 
 impl Connection {
     async fn serve(self, stream: TcpStream, closed: CancellationToken) {
-        let Self { visitor, scope, gateway, slot, permit } = self;
+        let Self { peer, scope, gateway, slot, permit } = self;
         let answer = |request: Request<Incoming>| {
             let held = Held { _permit: Arc::clone(&permit), stopping: closed.clone() };
-            gateway.answer(request, &scope, visitor, held)
+            gateway.answer(request, &scope, peer, held)
         };
         if let Err(error) = listen::serve::serve(stream, slot, BOUNDS, closed.clone(), answer).await {
             debug!(error = &error as &dyn std::error::Error, "a visitor's connection ended early");

@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use self::admission::ListenerScope;
 pub(crate) use self::admission::{KEY_PARAMETER, WRONG_TOKENS};
 use self::gateway::Gateway;
+use crate::model::rates::RateSettings;
 use crate::model::{AdminToken, limits};
 use crate::service::{LinkListener, Service};
 
@@ -39,10 +40,11 @@ pub async fn serve(
     listener: TcpListener,
     service: Arc<Service>,
     token: AdminToken,
+    rates: Arc<RateSettings>,
     shutdown: CancellationToken,
 ) {
     let Some(mut link_listeners) = service.previews().listeners() else { return };
-    let gateway = Arc::new(Gateway::new(Arc::clone(&service), token));
+    let gateway = Arc::new(Gateway::new(Arc::clone(&service), token, rates));
     let limit = ConnectionLimit::new(limits::MAX_VISITORS);
     let tasks = TaskTracker::new();
     let spawn_listener = |listener, scope, shutdown| {
