@@ -195,7 +195,7 @@ pub(super) async fn revoke_token(
             // This connection has to stay open for the response.
             state.connections.keep(slot);
         }
-        access.revoke_token(&project, access.principal(), &token).await?;
+        access.revoke_token(project, token).await?;
     }
     Ok(Json(Done::OK))
 }
@@ -222,7 +222,7 @@ pub(super) async fn revoke_subject(
         // This connection has to stay open for the response.
         state.connections.keep(slot);
     }
-    access.revoke_subject(&project, access.principal(), subject).await?;
+    access.revoke_subject(project, subject).await?;
     Ok(Json(Done::OK))
 }
 

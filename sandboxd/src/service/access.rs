@@ -3,11 +3,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use sandbox_api::{SandboxId, SnapshotId};
+use sandbox_api::{SandboxId, SnapshotId, TokenId};
 use serde::Serialize;
 
 use super::{Authorized, ByOperator, Error, Recorded, Recorder, Service};
-use crate::model::{CommandSpec, Limits, Owner, Principal, ProjectName, Refusal, Resource};
+use crate::model::{CommandSpec, Limits, Owner, Principal, ProjectName, Refusal, Resource, Subject};
 
 /// The service, for one principal.
 #[derive(Debug, Clone)]
@@ -117,6 +117,26 @@ impl Access {
             recorder.begin_command(spec, &secrets).await?;
         }
         Ok(Recorded::new(sandbox))
+    }
+
+    /// Revokes a token, and ends the links that it has made. This is completed also if the caller leaves: otherwise a token
+    /// would be revoked in memory and valid after the next start.
+    pub async fn revoke_token(&self, project: Authorized<ProjectName>, id: TokenId) -> Result<(), Error> {
+        let (service, by) = (Arc::clone(&self.service), Arc::clone(&self.principal));
+        let revoke = async move { service.revoke_token(&project, &by, &id).await };
+        self.service.context.tasks.run_detached(revoke).await
+    }
+
+    /// Revokes the JSON Web Tokens and the child tokens of a subject, and ends the links to its sandboxes. This is completed
+    /// also if the caller leaves.
+    pub async fn revoke_subject(
+        &self,
+        project: Authorized<ProjectName>,
+        subject: Subject,
+    ) -> Result<(), Error> {
+        let (service, by) = (Arc::clone(&self.service), Arc::clone(&self.principal));
+        let revoke = async move { service.revoke_subject(&project, &by, subject).await };
+        self.service.context.tasks.run_detached(revoke).await
     }
 
     /// Adds what became known during the act of the request to its line in the audit record.

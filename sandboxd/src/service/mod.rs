@@ -219,7 +219,7 @@ impl Service {
     }
 
     /// Revokes a token, and ends the links that it has made.
-    pub async fn revoke_token(
+    async fn revoke_token(
         &self,
         project: &Authorized<ProjectName>,
         by: &Principal,
@@ -232,7 +232,7 @@ impl Service {
     }
 
     /// Revokes the JSON Web Tokens and the child tokens of a subject, and ends the links to its sandboxes.
-    pub async fn revoke_subject(
+    async fn revoke_subject(
         &self,
         project: &Authorized<ProjectName>,
         by: &Principal,

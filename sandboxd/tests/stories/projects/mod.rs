@@ -9,6 +9,7 @@ mod fuzzed;
 mod intruder;
 mod jwt;
 mod killed;
+mod left_revocations;
 mod quotas;
 mod rates;
 mod restored;
