@@ -34,12 +34,17 @@ impl KeySet {
         Self { keys: vec![key], read_at: None, is_secret: true }
     }
 
-    /// Reads a JSON Web Key Set (RFC 7517). Keys of unknown types, for encryption, or for other algorithms are skipped.
+    /// Reads a JSON Web Key Set (RFC 7517). Keys of unknown types, for encryption, or for other algorithms are skipped. A set
+    /// without any other is an error: it would end all that works.
     pub(crate) fn parse(text: &[u8], accepted: &[JwtAlgorithm]) -> Result<Self, SourceError> {
         let set: Value = serde_json::from_slice(text).map_err(|_| SourceError::NoKeySet)?;
         let found = set["keys"].as_array().ok_or(SourceError::NoKeySet)?;
         let keys = found.iter().filter_map(|key| Key::of(key, accepted)).take(limits::MAX_JWKS_KEYS);
-        Ok(Self { keys: keys.collect(), read_at: Some(Instant::now()), is_secret: false })
+        let keys: Vec<Key> = keys.collect();
+        if keys.is_empty() {
+            return Err(SourceError::NoKey);
+        }
+        Ok(Self { keys, read_at: Some(Instant::now()), is_secret: false })
     }
 
     /// The key for a token. A token without a key id needs a set with a single key of its algorithm.
@@ -54,6 +59,11 @@ impl KeySet {
                 suitable.next().is_none().then_some(&only.key)
             }
         }
+    }
+
+    /// Whether there is none yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
     }
 
     /// Whether it should be read again.

@@ -16,7 +16,7 @@ use sandboxd_model::jwt::{JwtKeys, JwtSettings};
 use sandboxd_model::limits;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use self::algorithm::algorithm_of;
@@ -54,7 +54,8 @@ enum Refused {
 }
 
 impl Verifier {
-    /// Creates a verifier. A secret and a file are used at once, and a URL is requested with the first token.
+    /// Creates a verifier. A secret and a file are used at once. A URL is requested by [`Self::fetch`], or with the first
+    /// token.
     pub async fn new(settings: JwtSettings) -> Result<Arc<Self>, SourceError> {
         let keys = match &settings.keys {
             JwtKeys::Secret(secret) => KeySet::of_secret(secret),
@@ -88,13 +89,31 @@ impl Verifier {
         }
     }
 
-    /// As [`Self::verify`], but with the keys that are known already.
-    pub fn verify_with_known_keys(&self, token: &[u8]) -> Option<Arc<Identity>> {
-        if is_jwt(token) { report(self.check(token)) } else { None }
+    /// Requests a key set that has a URL, until there is one. An issuer that starts later delays nothing else.
+    pub async fn fetch(&self) {
+        while self.keys().is_empty() {
+            self.refresh().await;
+            if self.keys().is_empty() {
+                sleep(limits::FIRST_JWKS_FETCH_EVERY).await;
+            }
+        }
+    }
+
+    /// As [`Self::verify`], but with the keys that are known already. A token with an unknown key is refused, and requests the
+    /// key set for the next one.
+    pub fn verify_with_known_keys(self: &Arc<Self>, token: &[u8]) -> Option<Arc<Identity>> {
+        if !is_jwt(token) {
+            return None;
+        }
+        let found = self.check(token);
+        if let Err(Refused::UnknownKey) = found {
+            self.refresh_in_background();
+        }
+        report(found)
     }
 
     fn check(&self, token: &[u8]) -> Result<Arc<Identity>, Refused> {
-        let keys = Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner));
+        let keys = self.keys();
         let (digest, known) = self.verified.find(token, &keys);
         if let Some(identity) = known {
             return Ok(identity);
@@ -118,7 +137,9 @@ impl Verifier {
     /// Requests the key set, unless that was done a moment ago.
     async fn refresh(&self) {
         let mut requested = self.requested.lock().await;
-        if requested.is_some_and(|at| at.elapsed() < limits::JWKS_FETCH_EVERY) {
+        let every =
+            if self.keys().is_empty() { limits::FIRST_JWKS_FETCH_EVERY } else { limits::JWKS_FETCH_EVERY };
+        if requested.is_some_and(|at| at.elapsed() < every) {
             return;
         }
         *requested = Some(Instant::now());
@@ -136,11 +157,20 @@ impl Verifier {
     }
 
     fn refresh_if_old(self: &Arc<Self>) {
-        let is_old = self.keys.read().unwrap_or_else(PoisonError::into_inner).is_old();
-        if is_old && self.requested.try_lock().is_ok() {
+        if self.keys().is_old() {
+            self.refresh_in_background();
+        }
+    }
+
+    fn refresh_in_background(self: &Arc<Self>) {
+        if self.requested.try_lock().is_ok() {
             let verifier = Arc::clone(self);
             tokio::spawn(async move { verifier.refresh().await });
         }
+    }
+
+    fn keys(&self) -> Arc<KeySet> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

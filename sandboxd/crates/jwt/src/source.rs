@@ -25,6 +25,9 @@ pub enum SourceError {
     /// It is longer than [`limits::MAX_JWKS_BYTES`].
     #[error("it has more than {} bytes", limits::MAX_JWKS_BYTES)]
     TooLarge,
+    /// None of its keys can check a signature with an algorithm of the settings.
+    #[error("it has no key for the algorithms of SANDBOXD_JWT_ALGORITHMS")]
+    NoKey,
     /// It is not JSON, or has no `keys`.
     #[error("it is not a JSON Web Key Set")]
     NoKeySet,

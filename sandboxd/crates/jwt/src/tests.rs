@@ -280,6 +280,63 @@ async fn an_unknown_key_requests_the_set_at_most_once_a_minute() {
 }
 
 #[tokio::test]
+async fn a_set_without_keys_replaces_none() {
+    let signer = Signer::new("one", Algorithm::ES256);
+    let issuer = Issuer::start().await;
+    issuer.set(&[signer.jwk()]);
+    let verifier = Verifier::new(settings(JwtKeys::Url(issuer.url.clone()))).await.unwrap();
+    verifier.fetch().await;
+    for broken in [vec![], vec![json!(7)], vec![json!({ "kty": "EC", "kid": "one" })]] {
+        issuer.set(&broken);
+        *verifier.requested.lock().await = None;
+        verifier.refresh().await;
+        assert!(verifier.verify(&signer.sign(&claims())).await.is_some(), "{broken:?}");
+    }
+    assert_eq!(issuer.requests(), 4);
+}
+
+/// A token that comes after the head of a request cannot wait for the keys.
+#[tokio::test]
+async fn keys_are_fetched_before_the_first_token() {
+    let signer = Signer::new("one", Algorithm::ES256);
+    let issuer = Issuer::start().await;
+    issuer.set(&[signer.jwk()]);
+    let verifier = Verifier::new(settings(JwtKeys::Url(issuer.url.clone()))).await.unwrap();
+    verifier.fetch().await;
+    assert!(verifier.verify_with_known_keys(&signer.sign(&claims())).is_some());
+    assert_eq!(issuer.requests(), 1);
+    // A new key is not known yet, and is fetched for the next attempt.
+    let next = Signer::new("two", Algorithm::ES256);
+    issuer.set(&[signer.jwk(), next.jwk()]);
+    *verifier.requested.lock().await = None;
+    let mut attempts = (0..1_000_000).map(|_| verifier.verify_with_known_keys(&next.sign(&claims())));
+    assert!(attempts.next().unwrap().is_none());
+    while attempts.next().is_some_and(|found| found.is_none()) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(issuer.requests(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_starts_later_is_asked_again() {
+    let signer = Signer::new("one", Algorithm::ES256);
+    let issuer = Issuer::start().await;
+    *issuer.text.lock().unwrap() =
+        "HTTP/1.1 503 Down\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into();
+    let verifier = Verifier::new(settings(JwtKeys::Url(issuer.url.clone()))).await.unwrap();
+    let fetch = tokio::spawn({
+        let verifier = Arc::clone(&verifier);
+        async move { verifier.fetch().await }
+    });
+    while issuer.requests() < 2 {
+        tokio::task::yield_now().await;
+    }
+    issuer.set(&[signer.jwk()]);
+    fetch.await.unwrap();
+    assert!(verifier.verify_with_known_keys(&signer.sign(&claims())).is_some());
+}
+
+#[tokio::test]
 async fn key_sets_that_are_too_large_or_elsewhere_are_refused() {
     let issuer = Issuer::start().await;
     let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";

@@ -63,6 +63,11 @@ impl Projects {
             Some(settings) => Some(Verifier::new(settings).await.map_err(|source| Error::KeySet { source })?),
             None => None,
         };
+        if let Some(verifier) = jwt.clone() {
+            let closing = context.tasks.closing().clone();
+            // The daemon is ready without the keys: others can use it.
+            tokio::spawn(async move { closing.run_until_cancelled(verifier.fetch()).await });
+        }
         let revoked = Revoked::new(store.revoked_subjects().await?);
         Ok(Self {
             projects: RwLock::new(projects.collect()),

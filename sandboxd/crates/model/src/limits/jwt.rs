@@ -20,6 +20,9 @@ pub const JWKS_FETCH: Duration = Duration::from_secs(5);
 /// Minimum time between two requests for a key set.
 pub const JWKS_FETCH_EVERY: Duration = Duration::from_secs(60);
 
+/// As [`JWKS_FETCH_EVERY`], as long as there is no key set at all.
+pub const FIRST_JWKS_FETCH_EVERY: Duration = Duration::from_secs(5);
+
 /// Age from which a key set is requested again, so that a removed key is not trusted for longer.
 pub const JWKS_MAX_AGE: Duration = Duration::from_secs(10 * 60);
 
