@@ -33,6 +33,15 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
+/// Decodes a field that is an object.
+pub(crate) fn required<'de, T, D>(decoder: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Object::deserialize(decoder).map(|Object(value)| value)
+}
+
 /// Decodes a field that is an object or absent.
 pub(crate) fn optional<'de, T, D>(decoder: D) -> Result<Option<T>, D::Error>
 where

@@ -58,6 +58,7 @@ pub struct Quotas {
 #[serde(rename_all = "camelCase")]
 pub struct ChangeProject {
     /// All quotas of the project. They replace the previous ones.
+    #[serde(deserialize_with = "crate::object::required")]
     pub quotas: Quotas,
 }
 

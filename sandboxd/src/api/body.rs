@@ -26,15 +26,18 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::decode::decode;
+use super::decode::{decode, decode_known};
 use super::error::{ApiError, HttpError, Result};
 use super::{ApiState, JSON};
-use crate::model::limits;
+use crate::model::{FieldError, limits};
 
 /// Limits of a request body.
 pub(super) trait RequestBody: DeserializeOwned {
     /// Maximum length in bytes, unless the operator's limit is lower.
     const MAX_BYTES: usize = limits::MAX_CONTROL_BODY_BYTES;
+
+    /// Whether fields that the type does not have are refused. Others may be of a later version.
+    const IS_STRICT: bool = false;
 }
 
 impl RequestBody for CreateSandbox {}
@@ -57,11 +60,15 @@ impl RequestBody for CreateToken {}
 impl RequestBody for CreateChildToken {}
 impl RequestBody for CreateTicket {}
 impl RequestBody for RevokeSubject {}
-impl RequestBody for ChangeProject {}
 impl RequestBody for MakeDir {}
 impl RequestBody for MoveFile {}
 impl RequestBody for GrepFiles {}
 impl RequestBody for GlobFiles {}
+
+/// It replaces all quotas, so one with a wrong name would remove a limit.
+impl RequestBody for ChangeProject {
+    const IS_STRICT: bool = true;
+}
 
 /// Fits a program and its arguments, as for a command.
 impl RequestBody for OpenTerminal {
@@ -92,12 +99,18 @@ impl<T: RequestBody> FromRequest<ApiState> for Json<T> {
         // The memory permit is held until the body is decoded.
         let (bytes, _memory) = read_whole(request, state, T::MAX_BYTES).await?;
         if bytes.is_empty() {
-            return Ok(Self(decode(b"{}")?));
+            return Ok(Self(Self::decode(b"{}")?));
         }
         if kind != ContentKind::Json {
             return Err(HttpError::NotJson.into());
         }
-        Ok(Self(decode(&bytes)?))
+        Ok(Self(Self::decode(&bytes)?))
+    }
+}
+
+impl<T: RequestBody> Json<T> {
+    fn decode(json: &[u8]) -> std::result::Result<T, FieldError> {
+        if T::IS_STRICT { decode_known(json) } else { decode(json) }
     }
 }
 

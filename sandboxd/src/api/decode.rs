@@ -9,7 +9,8 @@ use serde_json::Error;
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
 
-use crate::model::FieldError;
+use crate::model::echo::cut;
+use crate::model::{FieldError, limits};
 
 /// Field name of an error that is in no field.
 const BODY: &str = "body";
@@ -21,6 +22,22 @@ pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> 
     let Object(value) = decoded.map_err(|error| fault(error.path(), error.inner()))?;
     decoder.end().map_err(|error| invalid_json(&error))?;
     Ok(value)
+}
+
+/// Like [`decode`], and refuses fields that the type does not have.
+pub(super) fn decode_known<T: DeserializeOwned>(json: &[u8]) -> Result<T, FieldError> {
+    let mut unknown = None;
+    let mut note = |path: serde_ignored::Path<'_>| {
+        let _ = unknown.get_or_insert_with(|| path.to_string());
+    };
+    let mut decoder = serde_json::Deserializer::from_slice(json);
+    let decoded = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(&mut decoder, &mut note));
+    let Object(value) = decoded.map_err(|error| fault(error.path(), error.inner()))?;
+    decoder.end().map_err(|error| invalid_json(&error))?;
+    match unknown {
+        Some(field) => Err(FieldError::new(cut(&field, limits::MAX_ECHO_BYTES), "is not known")),
+        None => Ok(value),
+    }
 }
 
 fn fault(path: &Path, error: &Error) -> FieldError {
@@ -91,6 +108,7 @@ fn field_of(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use sandbox_api::files::WriteFiles;
+    use sandbox_api::quota::ChangeProject;
     use sandbox_api::sandbox::CreateSandbox;
 
     use super::*;
@@ -121,6 +139,29 @@ mod tests {
         let files = super::tests::fault::<WriteFiles>;
         assert_eq!(files(r#"{"files":[{"path":"a"}]}"#), "`files[0].contentBase64` is missing");
         assert_eq!(files(r#"{"files":[["a",""]]}"#), "`files[0]` must be an object");
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_where_it_matters() {
+        let fault = |json: &str| match decode_known::<ChangeProject>(json.as_bytes()) {
+            Err(fault) => fault.to_string(),
+            Ok(found) => panic!("expected a fault in {json}: {found:?}"),
+        };
+        assert_eq!(
+            fault(r#"{"quotas":{"runingSandboxes":2,"vcpus":1}}"#),
+            "`quotas.runingSandboxes` is not known"
+        );
+        assert_eq!(fault(r#"{"quotas":{},"quota":{}}"#), "`quota` is not known");
+        // As without it.
+        assert_eq!(fault("{}"), "`quotas` is missing");
+        assert_eq!(fault(r#"{"quotas":[]}"#), "`quotas` must be an object");
+        let number = "must be a whole number from 0 to 18446744073709551615";
+        assert_eq!(fault(r#"{"quotas":{"vcpus":"x"}}"#), format!("`quotas.vcpus` {number}"));
+        assert_eq!(fault(r#"{"quotas":{}} more"#), "`body` is not JSON at line 1, column 15");
+        let long = format!(r#"{{"quotas":{{"{}":1}}}}"#, "x".repeat(5_000));
+        assert!(fault(&long).len() < 2 * limits::MAX_ECHO_BYTES);
+        assert!(decode_known::<ChangeProject>(br#"{"quotas":{"vcpus":1}}"#).is_ok());
+        assert!(decode::<CreateSandbox>(br#"{"sessionKey":"k","of-a-later-version":1}"#).is_ok());
     }
 
     #[test]

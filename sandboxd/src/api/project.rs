@@ -93,8 +93,8 @@ pub(super) async fn get(Manager(access): Manager, Path(project): Path<String>) -
 
 /// Change the quotas of a project.
 ///
-/// The quotas of the request replace all of the project. What it uses stays, also if it is more than a quota permits. Only
-/// the operator can change quotas.
+/// The quotas of the request replace all of the project. What it uses stays, also if it is more than a quota permits. A field
+/// that is not known is an error. Only the operator can change quotas.
 #[utoipa::path(put, path = "/v1/projects/{project}", operation_id = "changeProject", tag = "projects",
     params(InProject), request_body = ChangeProject, responses((status = 200, body = Project), ByName, ByBody))]
 pub(super) async fn change(

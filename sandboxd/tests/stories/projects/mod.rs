@@ -13,9 +13,9 @@ mod left_revocations;
 mod quotas;
 mod rates;
 mod restored;
+mod subjects;
 mod tickets;
 mod tokens;
-mod subjects;
 
 use sandbox_api::project::{CreateToken, TokenCreated};
 use sandbox_client::Client;
