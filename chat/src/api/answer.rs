@@ -39,7 +39,7 @@ pub(super) async fn answer(
 ) -> Result<Response> {
     let (request, _room) = api.bodies.read::<ChatRequest>(&headers, body).await?;
     let chat_ref = ChatRef::of(&api, &caller, &request.id, &headers).await?;
-    let permit = api.turns.begin(&chat_ref.key).await?;
+    let permit = api.turns.begin(&chat_ref.key, &caller.owner()).await?;
     let (responder, title) = prepare(&api, gates, &chat_ref, request).await?;
     let tools = api.tools.as_ref().ok_or(Reason::NotConfigured);
     let tools = tools.and_then(|tools| tools.toolkit(gates, chat_ref.key.clone()));

@@ -61,6 +61,9 @@ pub(super) enum Error {
     /// The maximum number of chats is answering.
     #[error("{limit} chats are answering at once; try again later")]
     Full { limit: usize },
+    /// The maximum number of the user's chats is answering.
+    #[error("{limit} of your chats are answering at once; wait until one has ended")]
+    FullForUser { limit: usize },
     /// Something exceeds its limit.
     #[error("{what} must be at most {limit} {unit} long")]
     TooLarge { what: &'static str, limit: usize, unit: &'static str },
@@ -96,7 +99,9 @@ impl Error {
             Self::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
             Self::Busy { .. } => (StatusCode::CONFLICT, "busy"),
-            Self::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, "capacity_exhausted"),
+            Self::Full { .. } | Self::FullForUser { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "capacity_exhausted")
+            }
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::NoModel => (StatusCode::UNPROCESSABLE_ENTITY, "no_model"),
             Self::Sandbox(error) => of_sandbox(error),

@@ -1,4 +1,4 @@
-//! The running turns: one at a time for each chat.
+//! The running turns: one at a time for each chat, and a few for each user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Result};
+use crate::account::Owner;
 
 /// Time limit for a cancelled turn to end.
 const END: Duration = Duration::from_secs(10);
 
 /// Maximum number of turns. Each has a task and at most a few connections.
 const MAX_TURNS: usize = 64;
+
+/// Maximum number of turns of one user, so that others can have some. An app without accounts has no users.
+const MAX_TURNS_OF_USER: usize = 8;
 
 /// The turns. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +33,7 @@ pub(super) struct Turns {
 
 #[derive(Debug, Clone)]
 struct Entry {
+    owner: Owner,
     cancel: CancellationToken,
     /// Cancelled when the turn has ended.
     ended: CancellationToken,
@@ -45,25 +50,30 @@ pub(super) struct TurnPermit {
 impl Turns {
     /// Acquires the permit for a turn of a chat without a running one. Waits for a cancelled turn, because a user who
     /// stops an answer may send the next message before the last command has ended.
-    pub(super) async fn begin(&self, key: &ChatKey) -> Result<TurnPermit> {
+    pub(super) async fn begin(&self, key: &ChatKey, owner: &Owner) -> Result<TurnPermit> {
         let before = self.running().get(key).cloned();
         if let Some(Entry { ended, .. }) = before.filter(|entry| entry.cancel.is_cancelled()) {
             let _ = timeout(END, ended.cancelled()).await;
         }
-        self.take(key, MAX_TURNS)
+        self.take(key, owner, true)
     }
 
-    fn take(&self, key: &ChatKey, max_turns: usize) -> Result<TurnPermit> {
+    fn take(&self, key: &ChatKey, owner: &Owner, is_limited: bool) -> Result<TurnPermit> {
         let mut running = self.running();
         if running.contains_key(key) {
             return Err(Error::Busy {
                 what: "this chat is already answering, perhaps on another page".into(),
             });
         }
-        if running.len() >= max_turns {
+        let of_user = || running.values().filter(|entry| entry.owner == *owner).count();
+        if is_limited && matches!(owner, Owner::User(_)) && of_user() >= MAX_TURNS_OF_USER {
+            return Err(Error::FullForUser { limit: MAX_TURNS_OF_USER });
+        }
+        if is_limited && running.len() >= MAX_TURNS {
             return Err(Error::Full { limit: MAX_TURNS });
         }
-        let entry = Entry { cancel: self.stop.child_token(), ended: CancellationToken::new() };
+        let entry =
+            Entry { owner: owner.clone(), cancel: self.stop.child_token(), ended: CancellationToken::new() };
         running.insert(key.clone(), entry.clone());
         Ok(TurnPermit { turns: self.clone(), key: key.clone(), entry })
     }
@@ -82,9 +92,9 @@ impl Turns {
         let ends_at = Instant::now() + END;
         loop {
             let entry = self.running().get(key).cloned();
-            let Some(Entry { cancel, ended }) = entry else {
-                // Another request may have been faster.
-                match self.take(key, usize::MAX) {
+            let Some(Entry { cancel, ended, .. }) = entry else {
+                // Another request may have been faster. This is no turn of its user.
+                match self.take(key, &Owner::Everyone, false) {
                     Ok(permit) => return Ok(permit),
                     Err(_) => continue,
                 }
@@ -125,38 +135,39 @@ impl Drop for TurnPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::UserId;
 
     #[tokio::test]
     async fn ending_a_turn_acquires_its_permit() {
         let turns = Turns::default();
         let key = ChatKey::chat("1").unwrap();
-        let permit = turns.begin(&key).await.unwrap();
+        let permit = turns.begin(&key, &Owner::Everyone).await.unwrap();
         turns.spawn(async move { permit.cancel().clone().cancelled_owned().await });
         let permit = turns.end(&key).await.unwrap();
-        assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
+        assert!(matches!(turns.begin(&key, &Owner::Everyone).await, Err(Error::Busy { .. })));
         drop(permit);
         drop(turns.end(&key).await.unwrap());
-        turns.begin(&key).await.unwrap();
+        turns.begin(&key, &Owner::Everyone).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_next_turn_waits_for_a_cancelled_one() {
         let turns = Turns::default();
         let key = ChatKey::chat("1").unwrap();
-        let permit = turns.begin(&key).await.unwrap();
-        assert!(matches!(turns.begin(&key).await, Err(Error::Busy { .. })));
+        let permit = turns.begin(&key, &Owner::Everyone).await.unwrap();
+        assert!(matches!(turns.begin(&key, &Owner::Everyone).await, Err(Error::Busy { .. })));
         permit.cancel().cancel();
         turns.spawn(async move {
             tokio::time::sleep(END / 2).await;
             drop(permit);
         });
-        let _place = turns.begin(&key).await.unwrap();
+        let _place = turns.begin(&key, &Owner::Everyone).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_finishing_turn_ends_with_the_app() {
         let turns = Turns::default();
-        let permit = turns.begin(&ChatKey::chat("1").unwrap()).await.unwrap();
+        let permit = turns.begin(&ChatKey::chat("1").unwrap(), &Owner::Everyone).await.unwrap();
         let last_words = permit.cancel().clone().cancelled_owned();
         drop(permit);
         turns.spawn(last_words);
@@ -169,7 +180,34 @@ mod tests {
     async fn a_turn_that_does_not_end_is_reported() {
         let turns = Turns::default();
         let key = ChatKey::chat("1").unwrap();
-        let _place = turns.begin(&key).await.unwrap();
+        let _place = turns.begin(&key, &Owner::Everyone).await.unwrap();
         assert!(matches!(turns.end(&key).await, Err(Error::Busy { .. })));
+    }
+
+    #[tokio::test]
+    async fn one_user_leaves_turns_for_others() {
+        let turns = Turns::default();
+        let [ann, bob] = [UserId::random(), UserId::random()].map(Owner::User);
+        let key = |n: usize| ChatKey::chat(&n.to_string()).unwrap();
+        let mut of_ann = Vec::new();
+        for n in 0..MAX_TURNS_OF_USER {
+            of_ann.push(turns.begin(&key(n), &ann).await.unwrap());
+        }
+        let refused = turns.begin(&key(100), &ann).await.unwrap_err();
+        assert!(matches!(refused, Error::FullForUser { limit: MAX_TURNS_OF_USER }), "{refused}");
+        // A chat can be deleted all the same.
+        drop(turns.end(&key(100)).await.unwrap());
+        let of_bob = turns.begin(&key(101), &bob).await.unwrap();
+        of_ann.pop();
+        of_ann.push(turns.begin(&key(100), &ann).await.unwrap());
+        drop(of_bob);
+        // Without accounts, only the limit of all turns applies.
+        let everyones = Turns::default();
+        let mut permits = Vec::new();
+        for n in 0..MAX_TURNS {
+            permits.push(everyones.begin(&key(n), &Owner::Everyone).await.unwrap());
+        }
+        let refused = everyones.begin(&key(MAX_TURNS), &Owner::Everyone).await.unwrap_err();
+        assert!(matches!(refused, Error::Full { limit: MAX_TURNS }), "{refused}");
     }
 }
