@@ -25,6 +25,7 @@ mod until_ended;
 mod users;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bash_tools::App;
@@ -46,6 +47,9 @@ pub const MAX_MESSAGE_CHARS: usize = 100_000;
 
 /// Maximum length of an uploaded file in bytes.
 pub const MAX_UPLOAD_BYTES: u64 = 100 * 1024 * 1024;
+
+/// Maximum number of addresses in `X-Forwarded-For` that are read, from its end.
+const MAX_FORWARDED: usize = 32;
 
 /// The route that shows that the server runs, whatever its database does.
 const HEALTH_ROUTE: &str = "/api/health";
@@ -125,6 +129,12 @@ impl Api {
     /// Whether browsers reach the app over TLS.
     fn is_secure(&self) -> bool {
         self.settings.public_url.as_ref().is_some_and(|url| url.scheme() == "https")
+    }
+
+    /// Whether this is the address of a proxy that names its clients.
+    fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        let proxies = self.configured.iter().flat_map(|tools| &tools.trusted_proxies);
+        proxies.into_iter().any(|proxy| proxy.contains(&address.to_canonical()))
     }
 
     /// Returns the name of the sandbox provider, if there are tools.

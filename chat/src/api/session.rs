@@ -11,13 +11,14 @@ use bash_tools::gates;
 use http::HeaderMap;
 use http::header::{HeaderValue, SET_COOKIE, USER_AGENT};
 use http::request::Parts;
+use listen::client_address;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::caller::Member;
 use super::error::{Error, Result};
-use super::{Api, cookie};
+use super::{Api, MAX_FORWARDED, cookie};
 use crate::account::{User, UserName};
 
 /// Body of `POST /api/session`.
@@ -37,7 +38,7 @@ pub(super) struct Accept {
     password: SecretString,
 }
 
-/// The address whose attempts are counted. Behind a proxy, that is the proxy.
+/// The address whose attempts are counted: the client that a trusted proxy names, or the other end of the connection.
 pub(super) struct Peer(pub(super) IpAddr);
 
 /// A client on the app's own page that may sign in from where it is, in an app with accounts.
@@ -73,9 +74,11 @@ impl FromRequestParts<Api> for Visitor {
 impl FromRequestParts<Api> for Peer {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        Ok(Self(peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip())))
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
+        let is_proxy = |address: IpAddr| api.is_trusted_proxy(address);
+        Ok(Self(client_address(peer, &parts.headers, MAX_FORWARDED, is_proxy)))
     }
 }
 
