@@ -13,9 +13,9 @@ use serde_json::json;
 use super::error::{Error, Result};
 use super::session::{self, Visitor};
 use super::{Api, cookie};
-use crate::account::{SecretHash, User};
+use crate::account::SecretHash;
 use crate::oidc::{Identity, Oidc, Returned};
-use crate::people::Identified;
+use crate::people::{Identified, Verified};
 
 /// Body of `POST /api/oidc`.
 #[derive(Debug, Deserialize)]
@@ -58,7 +58,7 @@ pub(super) async fn callback(
     headers: HeaderMap,
 ) -> Response {
     let mut response = match finish(&api, &returned, &headers).await {
-        Ok(user) => match session::begin_cookie(&api, &user, &headers).await {
+        Ok(who) => match session::begin_cookie(&api, &who, &headers).await {
             Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
             Err(error) => failed(&error),
         },
@@ -68,7 +68,7 @@ pub(super) async fn callback(
     response
 }
 
-async fn finish(api: &Api, returned: &Callback, headers: &HeaderMap) -> Result<User> {
+async fn finish(api: &Api, returned: &Callback, headers: &HeaderMap) -> Result<Verified> {
     let oidc = provider(api)?;
     if !api.people.has_accounts().await? {
         return Err(Error::NoAccounts);

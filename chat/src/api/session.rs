@@ -19,7 +19,8 @@ use serde_json::json;
 use super::caller::Member;
 use super::error::{Error, Result};
 use super::{Api, MAX_FORWARDED, cookie};
-use crate::account::{User, UserName};
+use crate::account::UserName;
+use crate::people::Verified;
 
 /// Body of `POST /api/session`.
 #[derive(Debug, Deserialize)]
@@ -90,8 +91,8 @@ pub(super) async fn sign_in(
     body: Body,
 ) -> Result<Response> {
     let (SignIn { name, password }, _) = api.bodies.read(&headers, body).await?;
-    let user = api.people.authenticate(&name, password, peer).await?;
-    begin(&api, &user, &headers).await
+    let who = api.people.authenticate(&name, password, peer).await?;
+    begin(&api, &who, &headers).await
 }
 
 /// `POST /api/invitations/accept`: makes the account of a new user with an invitation, and signs them in.
@@ -104,8 +105,8 @@ pub(super) async fn accept(
     let (Accept { invitation, name, password }, _) = api.bodies.read(&headers, body).await?;
     let name: UserName =
         name.parse().map_err(|error| Error::Invalid { field: "name", problem: format!("{error}") })?;
-    let user = api.people.accept(invitation.expose_secret(), &name, password, peer).await?;
-    begin(&api, &user, &headers).await
+    let who = api.people.accept(invitation.expose_secret(), &name, password, peer).await?;
+    begin(&api, &who, &headers).await
 }
 
 /// `DELETE /api/session`
@@ -115,14 +116,14 @@ pub(super) async fn sign_out(State(api): State<Api>, Member(who): Member) -> Res
 }
 
 /// Begins a session and returns its user. The secret is only in the cookie.
-async fn begin(api: &Api, user: &User, headers: &HeaderMap) -> Result<Response> {
-    let cookie = [(SET_COOKIE, begin_cookie(api, user, headers).await?)];
-    Ok((cookie, Json(json!({ "user": user }))).into_response())
+async fn begin(api: &Api, who: &Verified, headers: &HeaderMap) -> Result<Response> {
+    let cookie = [(SET_COOKIE, begin_cookie(api, who, headers).await?)];
+    Ok((cookie, Json(json!({ "user": who.user }))).into_response())
 }
 
 /// Begins a session and returns the value of `set-cookie`.
-pub(super) async fn begin_cookie(api: &Api, user: &User, headers: &HeaderMap) -> Result<HeaderValue> {
+pub(super) async fn begin_cookie(api: &Api, who: &Verified, headers: &HeaderMap) -> Result<HeaderValue> {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
-    let secret = api.people.begin_session(&user.id, agent).await?;
+    let secret = api.people.begin_session(who, agent).await?;
     Ok(cookie::set(&secret, api.is_secure()))
 }

@@ -1,7 +1,7 @@
 //! Accounts of people whom an identity provider has identified.
 
-use super::People;
 use super::error::{Error, Result};
+use super::{People, Verified};
 use crate::account::limits::MAX_NAME_CHARS;
 use crate::account::{Role, SecretHash, User, UserName};
 use crate::store::{self, NewMember, NewUser};
@@ -24,7 +24,11 @@ pub struct Identified<'a> {
 
 impl People {
     /// Returns the account of an identity. A new user gets one if they are invited or welcome.
-    pub async fn identify(&self, who: Identified<'_>) -> Result<User> {
+    pub async fn identify(&self, who: Identified<'_>) -> Result<Verified> {
+        self.user_of(who).await.map(Verified::without_password)
+    }
+
+    async fn user_of(&self, who: Identified<'_>) -> Result<User> {
         let (issuer, subject) = who.identity;
         if let Some(user) = self.store.user_by_identity(issuer, subject).await? {
             return if user.disabled_at.is_none() { Ok(user) } else { Err(Error::Disabled) };

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use secrecy::SecretString;
 
 use super::error::{Error, Result};
-use super::{People, checked_password};
-use crate::account::{Invitation, Role, Secret, SecretHash, User, UserId, UserName};
+use super::{People, Verified, checked_password};
+use crate::account::{Invitation, Role, Secret, SecretHash, UserId, UserName};
 use crate::store::{NewInvitation, NewMember};
 
 impl People {
@@ -35,7 +35,7 @@ impl People {
         name: &UserName,
         password: SecretString,
         peer: IpAddr,
-    ) -> Result<User> {
+    ) -> Result<Verified> {
         checked_password(&password)?;
         self.attempts.count_address(peer)?;
         let hash = SecretHash::of(secret);
@@ -45,6 +45,7 @@ impl People {
         }
         let password = self.passwords.hash(password).await?;
         let member = NewMember { name, password: Some(&password), identity: None };
-        self.store.accept(hash, member).await?.ok_or(Error::BadInvitation)
+        let user = self.store.accept(hash, member).await?.ok_or(Error::BadInvitation)?;
+        Ok(Verified { user, password: Some(password) })
     }
 }

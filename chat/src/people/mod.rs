@@ -20,7 +20,7 @@ use tokio::sync::watch;
 pub use self::error::{Error, Result};
 pub use self::identities::Identified;
 pub use self::passwords::checked_password;
-pub use self::sessions::SessionWatch;
+pub use self::sessions::{SessionWatch, Verified};
 
 use self::attempts::Attempts;
 use self::passwords::Passwords;

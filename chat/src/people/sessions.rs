@@ -1,13 +1,35 @@
 //! Sessions: their begin, their use, and their end in the middle of a request.
 
+use std::fmt;
+
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::People;
 use super::error::{Error, Result};
 use crate::account::limits::{MAX_AGENT_CHARS, SESSION_CHECK};
-use crate::account::{Secret, SecretHash, Session, SignedIn, UserId};
+use crate::account::{Secret, SecretHash, Session, SignedIn, User, UserId};
 use crate::store::{NewSession, Store};
+
+/// A user who has shown who they are, and may begin a session.
+pub struct Verified {
+    /// The user.
+    pub user: User,
+    /// Hash of the password that was verified. `None` after another proof.
+    pub(super) password: Option<String>,
+}
+
+impl Verified {
+    pub(super) fn without_password(user: User) -> Self {
+        Self { user, password: None }
+    }
+}
+
+impl fmt::Debug for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verified").field("user", &self.user.id).finish_non_exhaustive()
+    }
+}
 
 /// Watches one session. It sees every end from its creation on.
 #[derive(Debug)]
@@ -19,12 +41,16 @@ pub struct SessionWatch {
 
 impl People {
     /// Begins a session, and returns the secret of its cookie. `agent` is what the browser calls itself.
-    pub async fn begin_session(&self, user: &UserId, agent: Option<&str>) -> Result<Secret> {
+    ///
+    /// # Errors
+    /// [`Error::WrongPassword`] if the password was changed or the account disabled since the user was verified.
+    pub async fn begin_session(&self, who: &Verified, agent: Option<&str>) -> Result<Secret> {
         let secret = Secret::generate()?;
         let agent: Option<String> = agent.map(|agent| agent.chars().take(MAX_AGENT_CHARS).collect());
-        let new = NewSession { user, hash: secret.hash(), agent: agent.as_deref() };
-        self.store.begin_session(new).await?;
-        Ok(secret)
+        let Verified { user, password } = who;
+        let password = password.as_deref();
+        let new = NewSession { user: &user.id, hash: secret.hash(), agent: agent.as_deref(), password };
+        if self.store.begin_session(new).await? { Ok(secret) } else { Err(Error::WrongPassword) }
     }
 
     /// Returns who is signed in with the secret of a cookie, and a watch over the session.

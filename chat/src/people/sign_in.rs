@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use secrecy::SecretString;
 
 use super::error::{Error, Result};
-use super::{People, checked_password};
+use super::{People, Verified, checked_password};
 use crate::account::{Role, SignedIn, User, UserId, UserName};
 use crate::store::NewUser;
 
@@ -15,7 +15,7 @@ impl People {
     /// # Errors
     /// [`Error::WrongPassword`] after the same work, whether the name is unknown, the password is wrong or the account
     /// is disabled.
-    pub async fn authenticate(&self, name: &str, password: SecretString, peer: IpAddr) -> Result<User> {
+    pub async fn authenticate(&self, name: &str, password: SecretString, peer: IpAddr) -> Result<Verified> {
         self.attempts.count_address(peer)?;
         self.attempts.count_name(name)?;
         let found = match name.parse::<UserName>() {
@@ -24,8 +24,8 @@ impl People {
         };
         let stored = found.as_ref().and_then(|(_, stored)| stored.as_deref());
         let is_right = self.passwords.verify(password, stored).await?;
-        let user = found.map(|(user, _)| user).filter(|user| user.disabled_at.is_none());
-        user.filter(|_| is_right).ok_or(Error::WrongPassword)
+        let found = found.filter(|(user, _)| is_right && user.disabled_at.is_none());
+        found.map(|(user, password)| Verified { user, password }).ok_or(Error::WrongPassword)
     }
 
     /// Changes a user's own password, and ends their other sessions. An account without a password gets one without

@@ -23,11 +23,14 @@ pub struct NewSession<'a> {
     pub hash: SecretHash,
     /// What the browser calls itself, if it does.
     pub agent: Option<&'a str>,
+    /// Hash of the password that was verified. `None` for a user who has proven otherwise who they are.
+    pub password: Option<&'a str>,
 }
 
 impl Store {
-    /// Begins a session. If the user has too many, the one that is unused longest ends. Expired ones are removed.
-    pub async fn begin_session(&self, new: NewSession<'_>) -> Result<(), Error> {
+    /// Begins a session, unless the account was disabled or its password changed since the user was verified. Returns whether
+    /// it did. If the user has too many, the one that is unused longest ends. Expired ones are removed.
+    pub async fn begin_session(&self, new: NewSession<'_>) -> Result<bool, Error> {
         let mut change = self.writer.begin().await?;
         let now = Timestamp::now().as_millisecond();
         let expired = sqlx::query("DELETE FROM sessions WHERE created_at <= ? OR used_at <= ?");
@@ -38,11 +41,14 @@ impl Store {
                  (SELECT id FROM sessions WHERE user = ? ORDER BY used_at DESC, created_at DESC LIMIT -1 OFFSET ?)",
         );
         excess.bind(new.user.as_str()).bind(MAX_SESSIONS - 1).execute(&mut *change).await?;
-        let insert = "INSERT INTO sessions (id, token_hash, user, agent, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
+        let insert = "INSERT INTO sessions (id, token_hash, user, agent, created_at, used_at)
+             SELECT ?1, ?2, id, ?4, ?5, ?5 FROM users
+             WHERE id = ?3 AND disabled_at IS NULL AND (?6 IS NULL OR password = ?6)";
         let insert = sqlx::query(insert).bind(format!("ses_{}", Uuid::new_v4().simple()));
         let insert = insert.bind(new.hash.as_bytes()).bind(new.user.as_str()).bind(new.agent).bind(now);
-        insert.execute(&mut *change).await?;
-        change.commit().await
+        let begun = insert.bind(new.password).execute(&mut *change).await?.rows_affected();
+        change.commit().await?;
+        Ok(begun > 0)
     }
 
     /// Returns who is signed in with a secret, unless the session has ended or its account is disabled. Notes the use.
@@ -131,7 +137,7 @@ impl FromRow<'_, SqliteRow> for SessionRow {
 
 #[cfg(test)]
 mod tests {
-    use super::super::NewUser;
+    use super::super::{NewUser, UserChange};
     use super::*;
     use crate::account::Role;
 
@@ -146,7 +152,7 @@ mod tests {
 
     async fn begin(store: &Store, user: &UserId, secret: &str) -> SecretHash {
         let hash = SecretHash::of(secret);
-        store.begin_session(NewSession { user, hash, agent: None }).await.unwrap();
+        assert!(store.begin_session(NewSession { user, hash, agent: None, password: None }).await.unwrap());
         hash
     }
 
@@ -180,6 +186,29 @@ mod tests {
         store.use_session(hash).await.unwrap().unwrap();
         let used_at = store.sessions(&user).await.unwrap()[0].used_at;
         assert!(Timestamp::now().duration_since(used_at).as_secs() < 60, "its use is noted");
+    }
+
+    /// A password is verified before the session begins, and either may be too late then.
+    #[tokio::test]
+    async fn no_session_begins_after_a_reset_or_for_a_disabled_account() {
+        let (store, user, _dir) = store().await;
+        let begin = async |password| {
+            let new = NewSession { user: &user, hash: SecretHash::of("secret"), agent: None, password };
+            let begun = store.begin_session(new).await.unwrap();
+            store.end_sessions(&user).await.unwrap();
+            begun
+        };
+        store.set_password(&user, "old hash", None).await.unwrap();
+        assert!(begin(Some("old hash")).await);
+        store.set_password(&user, "new hash", None).await.unwrap();
+        assert!(!begin(Some("old hash")).await);
+        assert!(begin(Some("new hash")).await && begin(None).await);
+        let bob = &"bob".parse().unwrap();
+        let bob = NewUser { name: bob, role: Role::Admin, password: None, identity: None };
+        store.add_user(bob).await.unwrap();
+        let disable = UserChange { role: None, is_disabled: Some(true) };
+        store.change_user(&user, disable).await.unwrap();
+        assert!(!begin(Some("new hash")).await && !begin(None).await);
     }
 
     #[tokio::test]
