@@ -24,7 +24,7 @@ use super::{ACCESS_ROUTE, Api, cookie};
 #[derive(Clone)]
 struct Refusal(Arc<Error>);
 
-/// The end of the session of a request.
+/// The end of the session of a request, or of what an app without accounts admits.
 #[derive(Clone)]
 struct SessionEnd(Ended);
 
@@ -70,7 +70,12 @@ pub(super) async fn check_private(mut request: Request, next: Next) -> Response 
 
 async fn caller(api: &Api, parts: &mut Parts) -> Result<Caller> {
     if !api.people.has_accounts().await? {
-        return if api.gates.admits(parts) { Ok(Caller::Everyone) } else { Err(Error::Unauthorized) };
+        if !api.gates.admits(parts) {
+            return Err(Error::Unauthorized);
+        }
+        // With the first account, what is under way for a visitor ends too.
+        parts.extensions.insert(SessionEnd(api.people.clone().until_accounts().boxed().shared()));
+        return Ok(Caller::Everyone);
     }
     let secret = cookie::read(&parts.headers, api.is_secure())?.ok_or(Error::SignedOut)?;
     let (who, watch) = api.people.use_session(&secret).await?.ok_or(Error::SignedOut)?;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 pub use self::error::{Error, Result};
 pub use self::identities::Identified;
@@ -24,6 +25,7 @@ pub use self::sessions::{SessionWatch, Verified};
 
 use self::attempts::Attempts;
 use self::passwords::Passwords;
+use crate::account::limits::SESSION_CHECK;
 use crate::account::{User, UserId};
 use crate::store::{Store, UserChange};
 
@@ -59,6 +61,19 @@ impl People {
         // Never back to false: two requests may look at the same time.
         self.has_accounts.fetch_or(has_accounts, Ordering::Relaxed);
         Ok(has_accounts)
+    }
+
+    /// Waits until the app has accounts. The operator adds the first one in another process, so the store is read at
+    /// intervals. A failure of the store does not count as one.
+    pub async fn until_accounts(self) {
+        loop {
+            match self.has_accounts().await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "it could not be checked whether there are accounts"),
+            }
+            sleep(SESSION_CHECK).await;
+        }
     }
 
     /// Counts an attempt to sign in from an address.
