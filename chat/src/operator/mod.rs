@@ -1,6 +1,7 @@
 //! The operator's commands, beside the server: `chat user …`.
 //!
-//! They use the same database as a running server, which sees their changes within seconds.
+//! They use the same database as a running server, which sees their changes within seconds. They never change its tables:
+//! a running server may be of an earlier version.
 
 mod user;
 
@@ -38,10 +39,10 @@ pub async fn run(command: Command, env: impl Fn(&str) -> Option<String>) -> anyh
         Ok(settings) => settings.state_dir,
         Err(faults) => bail!("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     };
-    if !dir.is_dir() {
-        bail!("CHAT_STATE_DIR {} does not exist: start the chat first", dir.display());
+    if !dir.join("chat.db").is_file() {
+        bail!("CHAT_STATE_DIR {} has no chats: start the chat first", dir.display());
     }
-    let store = Store::open(&dir).await.context("the accounts cannot be opened")?;
+    let store = Store::open_beside(&dir).await.context("the accounts cannot be opened")?;
     let people = People::new(store)?;
     match command {
         Command::User(command) => user::run(command, &people).await,

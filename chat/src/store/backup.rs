@@ -32,7 +32,7 @@ pub(super) async fn copy_older(pool: &SqlitePool, file: &Path, migrations: &Migr
 }
 
 /// Returns the version of the tables, or `None` in a new database.
-async fn version(pool: &SqlitePool) -> Result<Option<i64>, Error> {
+pub(super) async fn version(pool: &SqlitePool) -> Result<Option<i64>, Error> {
     let has_versions = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations')";
     if !sqlx::query_scalar::<_, bool>(has_versions).fetch_one(pool).await? {
         return Ok(None);

@@ -11,6 +11,11 @@ pub enum Error {
     /// The tables have another version.
     #[error("the database of chats has an unknown version")]
     Schema(#[from] sqlx::migrate::MigrateError),
+    /// The tables are those of another version, whose server may be running.
+    #[error(
+        "the database of chats is of another version; stop its server and start this version's, which changes the tables"
+    )]
+    OtherVersion,
     /// A stored message is invalid.
     #[error("a message in the database of chats is invalid")]
     BadMessage(#[from] serde_json::Error),

@@ -45,22 +45,40 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or creates `chat.db` in an existing directory. Copies one of an earlier version first.
+    /// Opens or creates `chat.db` in an existing directory. Copies one of an earlier version first, and changes its tables.
     pub async fn open(state_dir: &Path) -> Result<Self, Error> {
         let file = state_dir.join("chat.db");
-        let options = SqliteConnectOptions::from_str("sqlite:")?
-            .filename(&file)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .foreign_keys(true)
-            .busy_timeout(BUSY);
-        let pool = SqlitePoolOptions::new().max_connections(READERS).connect_with(options.clone()).await?;
+        let options = options(&file)?.create_if_missing(true);
+        let pool = connect(&options).await?;
         let migrations = migrations();
         backup::copy_older(&pool, &file, &migrations).await?;
         migrations.run(&pool).await?;
         Ok(Self { pool, writer: Writer::new(options) })
     }
+
+    /// Opens `chat.db` beside a running server.
+    ///
+    /// # Errors
+    /// [`Error::OtherVersion`] if the tables are not those of this version: a server of another version may use them.
+    pub async fn open_beside(state_dir: &Path) -> Result<Self, Error> {
+        let options = options(&state_dir.join("chat.db"))?;
+        let pool = connect(&options).await?;
+        let newest = migrations().iter().map(|migration| migration.version).max();
+        if backup::version(&pool).await? != newest {
+            return Err(Error::OtherVersion);
+        }
+        Ok(Self { pool, writer: Writer::new(options) })
+    }
+}
+
+fn options(file: &Path) -> Result<SqliteConnectOptions, Error> {
+    let options = SqliteConnectOptions::from_str("sqlite:")?.filename(file);
+    let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal);
+    Ok(options.foreign_keys(true).busy_timeout(BUSY))
+}
+
+async fn connect(options: &SqliteConnectOptions) -> Result<SqlitePool, Error> {
+    Ok(SqlitePoolOptions::new().max_connections(READERS).connect_with(options.clone()).await?)
 }
 
 /// The files in `migrations`. Databases have a checksum of each, so they never change.

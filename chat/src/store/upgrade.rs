@@ -65,6 +65,23 @@ async fn existing_chats_are_everyones_and_then_the_first_admins() {
     assert!(matches!(add(&store, "ANN", Role::User).await, Err(super::Error::NameTaken)));
 }
 
+/// The operator's command may be newer than the server that runs.
+#[tokio::test]
+async fn a_command_beside_a_server_changes_no_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = Store::open_beside(dir.path()).await.unwrap_err();
+    assert!(matches!(refused, super::Error::Database(_)), "{refused}");
+    assert!(!dir.path().join("chat.db").exists(), "it was created");
+    create_first(dir.path()).await;
+    let refused = Store::open_beside(dir.path()).await.unwrap_err();
+    assert!(matches!(refused, super::Error::OtherVersion), "{refused}");
+    let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(dir.path().join("chat.db")));
+    assert_eq!(super::backup::version(&pool.await.unwrap()).await.unwrap(), Some(1));
+    drop(Store::open(dir.path()).await.unwrap());
+    let beside = Store::open_beside(dir.path()).await.unwrap();
+    add(&beside, "ann", Role::Admin).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_database_is_copied_before_its_tables_change() {
     let dir = tempfile::tempdir().unwrap();
