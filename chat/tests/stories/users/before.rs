@@ -1,10 +1,12 @@
 //! An app that had no accounts.
 
 use chat::account::Role;
+use chat::account::limits::SESSION_CHECK;
 use reqwest::Method;
+use tokio::time::timeout;
 
 use super::Person;
-use crate::test_app::{TestApp, answer};
+use crate::test_app::{Chunks, TestApp, answer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_admin_gets_the_existing_chats_with_their_sandboxes() {
@@ -46,4 +48,17 @@ async fn with_an_account_the_token_admits_no_user() {
     let (_, info) = ann.gets(&app, "/api/app").await;
     assert_eq!((&info["mayUse"], &info["user"]["name"]), (&true.into(), &"ann".into()));
     assert_eq!(info["tools"]["enabled"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_account_ends_the_turn_of_a_visitor() {
+    let app = TestApp::start().await;
+    let running = app.say("1", "/bash echo begun; sleep 100").send().await.unwrap();
+    let mut reported = Chunks::new(running);
+    while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    Person::new(&app, "ann", Role::Admin).await;
+    // Long before the command would end.
+    let ends = async { while reported.next().await.is_some() {} };
+    timeout(SESSION_CHECK * 5, ends).await.expect("the turn goes on");
+    assert!(!reported.is_done, "the stream was cut");
 }
