@@ -6,11 +6,14 @@ use bash_tools::session::{Error, SessionLimits, SessionState, Sessions};
 use bash_tools::tools::Toolkit;
 use futures::StreamExt;
 use futures::future::join_all;
+use sandbox_api::project::CreateChildToken;
+use sandbox_api::sandbox::CreateSandbox;
+use sandbox_client::Client;
 use std::sync::Arc;
-use test_daemon::until;
+use test_daemon::{Daemon, until};
 use tokio_util::sync::CancellationToken;
 
-use crate::fixture::{Fixture, command, key, limits, over_each_provider, run};
+use crate::fixture::{Fixture, command, key, limits, over_each_provider, run, sandboxd};
 
 over_each_provider!(
     concurrent_calls_share_one_sandbox,
@@ -60,6 +63,23 @@ async fn chats_of_subjects_do_not_see_each_other(fixture: &Fixture) {
         let Some(found) = found else { continue };
         assert_eq!(fixture.provider.status(&found).await.unwrap().sandbox, found);
     }
+}
+
+/// Anyone with a token of the project may choose the session key of a chat.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_does_not_find_the_sandbox_that_a_subject_made_with_its_key() {
+    let daemon = Daemon::start().await;
+    let request = CreateChildToken { subject: Some("eve".into()), ..CreateChildToken::default() };
+    let token = daemon.client.create_child_token(&request).await.unwrap().token;
+    let eve = Client::new(&daemon.base, &token).unwrap();
+    let request = CreateSandbox { session_key: key("1").as_str().into(), ..CreateSandbox::default() };
+    let of_eve = eve.create_or_reconnect(&request).await.unwrap().sandbox_id;
+    let provider = sandboxd(daemon.client.clone());
+    assert!(provider.find(&key("1")).await.unwrap().is_none());
+    let opened = provider.open(&key("1")).await.unwrap().sandbox;
+    assert_ne!(opened.as_str(), of_eve.as_str());
+    assert_eq!(provider.find(&key("1")).await.unwrap(), Some(opened));
+    daemon.stop().await;
 }
 
 async fn the_longest_idle_session_is_parked_for_another_and_keeps_its_files(fixture: &Fixture) {

@@ -168,6 +168,10 @@ pub struct Sandbox {
     pub sandbox_id: SandboxId,
     /// Key of the session that the sandbox belongs to.
     pub session_key: String,
+    /// Person or program of the project that it belongs to. Absent if it was created with a token for the whole project.
+    /// Sandboxes of several subjects may have the same session key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// Lifecycle state.
     pub state: SandboxState,
     /// `node24` or `python3.13`.

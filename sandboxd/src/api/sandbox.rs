@@ -232,6 +232,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
     Sandbox {
         sandbox_id: record.id,
         session_key: spec.session_key.to_string(),
+        subject: spec.owner.subject.map(|subject| subject.to_string()),
         state: record.stage.state(),
         runtime: spec.runtime.as_str().to_owned(),
         image,

@@ -29,6 +29,7 @@ use super::{
     NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
 };
 use crate::chat_key::ChatKey;
+use crate::subject::Subject;
 
 /// Deadline for unpacking an archive, which may use a slow connection.
 const UNPACK: Duration = Duration::from_secs(15 * 60);
@@ -133,10 +134,21 @@ impl Provider for Docker {
     }
 
     async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>> {
-        let which = &ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
-        let list = |client: Client| async move { client.list(which).await };
-        let found = self.subjects.call(key.subject(), list).await.map_err(fault)?.sandboxes;
-        Ok(found.into_iter().next().map(|sandbox| of_key(sandbox.sandbox_id, key)))
+        let subject = key.subject().map(Subject::as_str);
+        let mut which =
+            ListSandboxes { session_key: Some(key.as_str().to_owned()), ..ListSandboxes::default() };
+        loop {
+            let page = &which;
+            let list = |client: Client| async move { client.list(page).await };
+            let found = self.subjects.call(key.subject(), list).await.map_err(fault)?;
+            // A token without a subject sees those of all subjects, and anyone may choose the same key.
+            let mut found_of =
+                found.sandboxes.into_iter().filter(|found| found.subject.as_deref() == subject);
+            match (found_of.next(), found.next_cursor) {
+                (None, Some(next)) => which.cursor = Some(next),
+                (found, _) => return Ok(found.map(|sandbox| of_key(sandbox.sandbox_id, key))),
+            }
+        }
     }
 
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
