@@ -93,7 +93,7 @@ impl Turns {
         loop {
             let entry = self.running().get(key).cloned();
             let Some(Entry { cancel, ended, .. }) = entry else {
-                // Another request may have been faster. This is no turn of its user.
+                // Another request may have been faster. This does not count for its user.
                 match self.take(key, &Owner::Everyone, false) {
                     Ok(permit) => return Ok(permit),
                     Err(_) => continue,

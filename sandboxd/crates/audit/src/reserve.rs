@@ -25,9 +25,13 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Opens or creates the reserve. 0 bytes is none. On a full disk, it is taken later.
+    /// Opens or creates the reserve. 0 bytes is none. On a full disk, its space is taken later. If there is not even room for
+    /// its name, this record has none: that must not prevent a start.
     pub(crate) fn open(dir: &Directory, bytes: u64) -> Result<Self, Error> {
-        let file = if bytes == 0 { None } else { Some(dir.reserve()?) };
+        let file = match (bytes > 0).then(|| dir.reserve()) {
+            Some(Err(error)) if !error.is_full() => return Err(error),
+            opened => opened.and_then(Result::ok),
+        };
         let mut reserve = Self { is_whole: file.is_none(), file, bytes };
         let _ = reserve.restore();
         Ok(reserve)

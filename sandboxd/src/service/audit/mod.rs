@@ -9,6 +9,7 @@
 
 mod commands;
 mod list;
+mod owned;
 mod recorder;
 mod refusals;
 mod upkeep;
@@ -23,6 +24,7 @@ use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
 pub use self::list::{AuditFilter, AuditLine, AuditPage};
+use self::owned::of_owner;
 pub use self::recorder::Recorder;
 use self::refusals::Refusals;
 use self::visits::{Opened, Visits};
@@ -179,15 +181,6 @@ impl Audit {
             Ok(_) | Err(_) => {}
         }
         Ok(done?)
-    }
-}
-
-/// A line of an act that concerns what belongs to an owner.
-fn of_owner(act: Act, owner: Option<&Owner>) -> Entry {
-    Entry {
-        project: owner.map(|owner| owner.project.to_string()),
-        subject: owner.and_then(|owner| owner.subject.as_ref()).map(ToString::to_string),
-        ..Entry::new(act.as_str())
     }
 }
 

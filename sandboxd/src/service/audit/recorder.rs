@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sandbox_api::SandboxId;
 use serde::Serialize;
 
-use super::{Audit, of_owner};
+use super::Audit;
+use super::owned::of_owner;
 use crate::audit::Entry;
 use crate::model::audit::Act;
 use crate::model::{CommandSpec, Owner, Principal, Secret};

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use sandbox_api::SandboxId;
 use sandbox_api::network::DenialReason;
 
-use super::of_owner;
+use super::owned::of_owner;
 use crate::audit::Entry;
 use crate::model::audit::Act;
 use crate::model::{Owner, limits};

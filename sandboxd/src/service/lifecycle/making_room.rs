@@ -54,7 +54,7 @@ impl Taken {
     }
 
     /// Which of the parked sandboxes is deleted next: the first one of the owner that takes the most, in the project that takes
-    /// the most. So whoever takes little keeps their files, whatever others do.
+    /// the most. So an owner that takes little keeps its files, no matter what others do.
     pub(super) fn next_deleted<'a>(&self, parked: impl IntoIterator<Item = &'a Owner>) -> Option<usize> {
         let bytes = |owner: &Owner| (self.by_projects.get(&owner.project), self.by_owners.get(owner));
         let largest = parked.into_iter().enumerate().max_by_key(|(at, owner)| (bytes(owner), Reverse(*at)));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_of_whoever_takes_the_most_is_deleted() {
+    fn a_disk_of_the_owner_that_takes_the_most_is_deleted() {
         let press = owner("press", None);
         let mut taken = Taken::default();
         for (owner, bytes) in [(ann(), 30), (bob(), 40), (press.clone(), 60)] {

@@ -69,7 +69,7 @@ impl Lifecycle {
         }
     }
 
-    /// Deletes parked workspaces until all disks fit the disk budget: always one of whoever [takes the
+    /// Deletes parked workspaces until all disks fit the disk budget: always one of the owner that [takes the
     /// most](Taken::next_deleted).
     pub(in crate::service) async fn enforce_disk_budget(self: &Arc<Self>) -> Result<(), Error> {
         let Some(budget) = self.setup.limits.disk_budget_bytes else {

@@ -1,4 +1,4 @@
-//! The disk budget is exceeded: whoever takes the most loses files, in the project that takes the most.
+//! The disk budget is exceeded: the owner that takes the most loses files, in the project that takes the most.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn parked(client: &Client, key: &str, mib: u64) -> SandboxId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_the_disk_budget_whoever_takes_the_most_loses_files() {
+async fn over_the_disk_budget_the_owner_that_takes_the_most_loses_files() {
     let daemon = Daemon::start_in(Home::new().set("SANDBOXD_DISK_BUDGET_MB", BUDGET_MB)).await;
     let press = client_of(&daemon, "press", None, &["use"]).await;
     let [ann, bob] = ["ann", "bob"].map(|subject| client_of(&daemon, "lab", Some(subject), &["use"]));

@@ -33,11 +33,11 @@ async fn a_subject_parks_its_own_sandboxes_before_those_of_others() {
     create(&ann, "chat:3").await.unwrap();
     assert_eq!(state(&bob, &of_bob).await, SandboxState::Running);
     assert_eq!(state(&ann, &first).await, SandboxState::Parked);
-    // One who runs none takes a permit of whoever runs the most.
+    // A subject that runs none takes a permit of the one that runs the most.
     let of_cy = create(&cy, "chat:1").await.unwrap();
     assert_eq!(state(&bob, &of_bob).await, SandboxState::Running);
     assert_eq!(state(&ann, &second).await, SandboxState::Parked);
-    // Each runs one. A busy one cannot be parked, and those of others are no larger a share.
+    // Each runs one. A busy one cannot be parked, and others do not run more.
     let busy = ann.start(&create(&ann, "chat:3").await.unwrap(), &script("sleep 300")).await.unwrap();
     let refused = create(&ann, "chat:4").await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted), "{refused:?}");
