@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::{Directory, Error};
 
 /// Bytes that are written at once.
-const CHUNK: [u8; 64 * 1024] = [0; 64 * 1024];
+static CHUNK: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// The reserve of a record.
 #[derive(Debug)]

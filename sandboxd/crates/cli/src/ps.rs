@@ -113,6 +113,7 @@ pub(super) mod tests {
         Sandbox {
             sandbox_id: "sbx_0123456789abcdef".parse().unwrap(),
             session_key: key.into(),
+            subject: None,
             state,
             runtime: "node24".into(),
             image: "remcochat-sandbox:node24".into(),
