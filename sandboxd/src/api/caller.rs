@@ -13,6 +13,9 @@ use crate::model::Principal;
 use crate::model::principal::Scope;
 use crate::service::{Access, ByOperator, Recorder};
 
+/// Any principal, whatever it may do.
+pub(super) struct Anyone(pub(super) Access);
+
 /// A principal that may read.
 pub(super) struct Reader(pub(super) Access);
 
@@ -24,6 +27,14 @@ pub(super) struct Manager(pub(super) Access);
 
 /// The operator.
 pub(super) struct Operator(pub(super) Access, pub(super) ByOperator);
+
+impl FromRequestParts<ApiState> for Anyone {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
+        Ok(Self(access_of_any(parts, state)?))
+    }
+}
 
 impl FromRequestParts<ApiState> for Reader {
     type Rejection = ApiError;
@@ -60,11 +71,16 @@ impl FromRequestParts<ApiState> for Operator {
 }
 
 fn access(parts: &Parts, state: &ApiState, scope: Scope) -> Result<Access> {
-    // The authentication has set it.
-    let principal = parts.extensions.get::<Arc<Principal>>().ok_or(HttpError::Unauthenticated)?;
-    if !principal.scopes.permit(scope) {
+    let access = access_of_any(parts, state)?;
+    if !access.principal().scopes.permit(scope) {
         return Err(HttpError::MissingScope { scope }.into());
     }
+    Ok(access)
+}
+
+fn access_of_any(parts: &Parts, state: &ApiState) -> Result<Access> {
+    // The authentication has set it.
+    let principal = parts.extensions.get::<Arc<Principal>>().ok_or(HttpError::Unauthenticated)?;
     let recorder = parts.extensions.get::<Arc<Recorder>>().cloned();
     Ok(Access::new(&state.service, Arc::clone(principal), recorder))
 }

@@ -16,7 +16,7 @@ use sandbox_api::{Done, TokenId};
 
 use super::ApiState;
 use super::body::Json;
-use super::caller::{Manager, Operator, Reader};
+use super::caller::{Anyone, Manager, Operator};
 use super::denial::time;
 use super::error::Result;
 use super::openapi::InProject;
@@ -35,7 +35,7 @@ use crate::service::{Access, Authorized, NewToken, QuotaUse, UsageReport};
 /// Returns the project, the subject and the scopes of the token of this request.
 #[utoipa::path(get, path = "/v1/whoami", operation_id = "whoAmI", tag = "projects",
     responses((status = 200, body = WhoAmI)))]
-pub(super) async fn whoami(Reader(access): Reader) -> Json<WhoAmI> {
+pub(super) async fn whoami(Anyone(access): Anyone) -> Json<WhoAmI> {
     let Principal { owner, scopes, token, is_operator, sandbox, expires_at_ms, .. } = access.principal();
     Json(WhoAmI {
         project: owner.project.to_string(),

@@ -126,6 +126,7 @@ pub type Surfaces = fn(SurfaceSetup) -> Router;
 pub fn surfaces(setup: SurfaceSetup) -> Router {
     let open_terminal = open_terminal::routes(setup.shared.clone(), setup.shutdown.clone());
     Router::new()
+        .nest_service(auth::ADMIN, admin_page::routes(setup.shared.clone()))
         .nest_service("/tools", openapi_tools::routes(setup.shared.clone()))
         .nest_service(auth::OPEN_TERMINAL, open_terminal)
         .merge(mcp::http(setup.shared, setup.mcp_key, setup.shutdown))

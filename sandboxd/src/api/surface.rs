@@ -28,7 +28,7 @@ use tracing::debug;
 
 use super::ApiState;
 use super::auth;
-use super::client_address::{ClientAddress, OfSurface, peer_of};
+use super::client_address::{self, ClientAddress, OfSurface, peer_of};
 use super::server::{Held, Peer};
 use crate::model::Principal;
 
@@ -56,30 +56,40 @@ impl Routes {
         Self { routes, state }
     }
 
-    fn client(&self, head: &Parts, extensions: Extensions, token: &str) -> Client {
+    fn client_with(&self, head: &Parts, extensions: Extensions, token: &str) -> Client {
         let transport =
             InProcess { routes: self.routes.clone(), extensions, headers: headers_of(head, &self.state) };
         Client::with_transport(Arc::new(transport), token)
     }
 
-    fn caller_with(&self, head: &Parts, token: &str, token_name: String) -> Caller {
-        let client = self.client(head, extensions_of(head), token);
-        Caller { client, background: self.client(head, lasting_extensions(head), token), token_name }
+    fn caller_with(&self, head: &Parts, token: &str, of: Option<&Principal>) -> Caller {
+        Caller {
+            client: self.client_with(head, extensions_of(head), token),
+            background: self.client_with(head, lasting_extensions(head), token),
+            // Without a name, which the check of the token has set, every request of the caller returns 401.
+            token_name: of.map(Principal::client_name).unwrap_or_default(),
+            is_for_tools: of.is_some_and(|found| found.is_for_tools),
+        }
     }
 }
 
 impl Callers for Routes {
     fn caller(&self, head: &Parts) -> Caller {
         let token = auth::token_of(&head.headers).unwrap_or_default();
-        // Without a name, which the check of the token has set, every request of the caller returns 401.
-        let name =
-            head.extensions.get::<Arc<Principal>>().map(|found| found.client_name()).unwrap_or_default();
-        self.caller_with(head, &token, name)
+        self.caller_with(head, &token, head.extensions.get::<Arc<Principal>>().map(AsRef::as_ref))
     }
 
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken> {
-        let found = auth::check_late(&self.state, head, token).ok_or(WrongToken)?;
-        Ok(self.caller_with(head, token, found.client_name()))
+        let found = auth::check_late(&self.state, head, token)?;
+        Ok(self.caller_with(head, token, Some(&found)))
+    }
+
+    fn client(&self, head: &Parts, token: &str) -> Client {
+        self.client_with(head, extensions_of(head), token)
+    }
+
+    fn is_secure(&self, head: &Parts) -> bool {
+        client_address::is_secure(head, self.state.rates.settings())
     }
 
     fn source(&self, head: &Parts) -> IpAddr {

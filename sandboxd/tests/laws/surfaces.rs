@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Crates of the workspace that a surface may use, directly or through another one.
-const MAY_USE: [&str; 6] =
-    ["hop-by-hop", "output-text", "sandbox-api", "sandbox-client", "surface-caller", "toolbox"];
+const MAY_USE: [&str; 7] =
+    ["hop-by-hop", "log-text", "output-text", "sandbox-api", "sandbox-client", "surface-caller", "toolbox"];
 
 type Packages = BTreeMap<String, BTreeSet<String>>;
 

@@ -7,6 +7,7 @@ mod bodies;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::request::Parts;
@@ -48,6 +49,13 @@ pub trait Callers: Send + Sync + 'static {
     /// token counts like that of a request.
     fn authenticate(&self, head: &Parts, token: &str) -> Result<Caller, WrongToken>;
 
+    /// Returns a client for a token that was authenticated for an earlier request. The daemon checks the token again with
+    /// each request that the client sends.
+    fn client(&self, head: &Parts, token: &str) -> Client;
+
+    /// Whether the client has reached the daemon over TLS, as far as a trusted proxy says so.
+    fn is_secure(&self, head: &Parts) -> bool;
+
     /// Returns the address that a request without a token comes from. Addresses that a single client may have are one:
     /// of an IPv6 address, only the first 64 bits are not zero.
     fn source(&self, head: &Parts) -> IpAddr;
@@ -56,7 +64,10 @@ pub trait Callers: Send + Sync + 'static {
 /// The token is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the token is wrong")]
-pub struct WrongToken;
+pub struct WrongToken {
+    /// Set if the client's address has sent too many wrong tokens: when it may send another one.
+    pub retry_after: Option<Duration>,
+}
 
 /// An authenticated client of the server.
 #[derive(Debug, Clone)]
@@ -67,6 +78,8 @@ pub struct Caller {
     pub background: Client,
     /// Name of the token. Its sandboxes are separate from those of others.
     pub token_name: String,
+    /// Whether the token is for tools only. It permits no more than the tools do.
+    pub is_for_tools: bool,
 }
 
 /// The conversation that a call belongs to.

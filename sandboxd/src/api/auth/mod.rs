@@ -9,6 +9,9 @@
 //!
 //! Tool tokens (`SANDBOXD_TOOL_TOKENS_FILE`) are valid for surfaces, and for the requests that a surface sends.
 //!
+//! The admin surface has sessions of its own, with a cookie that no other route accepts. It checks the token of a new session
+//! with [`check_late`], and its requests of the API carry the session's token.
+//!
 //! A WebSocket of the open-terminal surface carries the token in its first message. The surface checks it with
 //! [`check_late`] and bounds what a client can use before.
 
@@ -24,6 +27,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hop_by_hop::is_upgrade;
 use listen::slot::ConnectionSlot;
+use surface_caller::WrongToken;
 
 use self::given::Given;
 use super::ApiState;
@@ -38,6 +42,9 @@ const OPEN: [&str; 3] = ["/v1/health", "/v1/ready", "/open-terminal/health"];
 
 /// Routes of the open-terminal surface.
 pub(super) const OPEN_TERMINAL: &str = "/open-terminal";
+
+/// Pages of the admin surface.
+pub(super) const ADMIN: &str = "/admin";
 
 /// Challenge that makes a browser ask for a password (RFC 7617).
 const CHALLENGE: HeaderValue = HeaderValue::from_static(r#"Basic realm="sandboxd", charset="UTF-8""#);
@@ -64,6 +71,11 @@ pub(super) fn is_open_terminal(path: &str) -> bool {
     path.strip_prefix(OPEN_TERMINAL).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Whether the path belongs to the admin surface, which checks its sessions itself.
+fn is_admin(path: &str) -> bool {
+    path.strip_prefix(ADMIN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Whether the request opens a WebSocket whose first message has the token.
 fn is_late(request: &Request) -> bool {
     let path = request.uri().path().strip_prefix(OPEN_TERMINAL);
@@ -80,6 +92,10 @@ pub(super) fn is_for_browsers(path: &str) -> bool {
 /// Rejects a request without a valid token.
 pub(super) async fn check(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
+    if is_admin(path) {
+        // Tokens in its headers count neither as valid nor as wrong: a browser may add a stored password.
+        return next.run(request).await;
+    }
     let (by_browser, by_surface) = (is_for_browsers(path), is_surface(path));
     let given = Given::of(request.headers(), by_browser);
     let takes_tool_tokens = by_surface || request.extensions().get::<OfSurface>().is_some();
@@ -117,18 +133,15 @@ pub(super) async fn check(State(state): State<ApiState>, mut request: Request, n
 }
 
 /// Checks a token that a surface received after the head of a request, and returns its principal. `head` is that of
-/// the request. The result reveals only that a token is wrong, so failures are counted and not delayed.
-pub(super) fn check_late(state: &ApiState, head: &Parts, token: &str) -> Option<Arc<Principal>> {
+/// the request. Failures are counted and not delayed.
+pub(super) fn check_late(state: &ApiState, head: &Parts, token: &str) -> Result<Arc<Principal>, WrongToken> {
     let of = &head.extensions;
     let principal = Given::late(token).principal_of_known(state, &head.headers, of);
-    let principal = principal.filter(|found| note(state, of, found));
-    if principal.is_none() {
+    principal.filter(|found| note(state, of, found)).ok_or_else(|| {
         state.service.metrics().auth_failed();
         state.service.audit().count_auth_failure(peer_of(of));
-        // The response is the same whether or not the client has used up its guesses.
-        let _ = state.throttle.failed(peer_of(of));
-    }
-    principal
+        WrongToken { retry_after: state.throttle.failed(peer_of(of)).err() }
+    })
 }
 
 /// Notes on the connection of a request whose it is. Returns false if the principal is not admitted any more: its

@@ -19,6 +19,18 @@ const COUNT_SOCKETS: &str = "window.openSockets = 0; const Native = window.WebSo
     window.WebSocket = class extends Native { constructor(...args) { super(...args); \
     this.addEventListener('open', () => { window.openSockets += 1; }); } };";
 
+/// Runs before the scripts of a page. The policy of a page may refuse something before it has loaded.
+const NOTE_VIOLATIONS: &str = "window.violations = []; \
+    document.addEventListener('securitypolicyviolation', (event) => \
+    window.violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));";
+
+/// Lists the findings of axe, one line each.
+const AUDIT: &str = "const { violations } = await window.axe.run(document);
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`);";
+
+/// axe, which `make web` installs.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../chat/web/node_modules/axe-core/axe.min.js");
+
 /// Time limit for a script of a page. The longest one makes 19 attempts one after the other.
 const SCRIPT: Duration = Duration::from_secs(90);
 
@@ -85,6 +97,49 @@ impl Browser {
     /// Waits until the page has an open WebSocket.
     pub(crate) async fn has_socket(&self) {
         self.sees("window.openSockets > 0").await;
+    }
+
+    /// Makes later pages note what their policy refuses, for [`Self::is_sound`].
+    pub(crate) async fn note_violations(&self) {
+        let script = json!({ "source": NOTE_VIOLATIONS });
+        self.driver.cdp().send_raw("Page.addScriptToEvaluateOnNewDocument", script).await.unwrap();
+    }
+
+    /// Checks that the open page's policy has refused nothing, and that axe finds no barrier for people with disabilities.
+    pub(crate) async fn is_sound(&self, what: &str) {
+        let refused: Vec<String> = self.eval("return window.violations").await;
+        assert_eq!(refused, [""; 0], "{what}: refused by the policy");
+        let axe = std::fs::read_to_string(AXE).expect("axe is not installed: make web");
+        self.driver.execute(axe, Vec::<Value>::new()).await.unwrap();
+        let found: Vec<String> = self.settle(AUDIT).await;
+        assert_eq!(found, [""; 0], "{what}: not accessible");
+    }
+
+    /// Saves a picture of the open page, for people.
+    pub(crate) async fn picture(&self, name: &str) {
+        let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
+        std::fs::create_dir_all(&pictures).unwrap();
+        self.driver.screenshot(&pictures.join(format!("{name}.png"))).await.unwrap();
+    }
+
+    /// Clicks the element that this CSS selector finds.
+    pub(crate) async fn click(&self, selector: &str) {
+        self.driver.find(By::Css(selector)).await.unwrap().click().await.unwrap();
+    }
+
+    /// Clicks the link with this text.
+    pub(crate) async fn follow(&self, text: &str) {
+        self.driver.find(By::LinkText(text)).await.unwrap().click().await.unwrap();
+    }
+
+    /// Presses the Back button.
+    pub(crate) async fn back(&self) {
+        self.driver.back().await.unwrap();
+    }
+
+    /// Sets the size of the window.
+    pub(crate) async fn resize(&self, width: u32, height: u32) {
+        self.driver.set_window_rect(0, 0, width, height).await.unwrap();
     }
 
     /// Makes the window as large as that of a desktop. Otherwise pages have the layout for a phone.

@@ -1,5 +1,7 @@
 //! Other protocols than the HTTP API.
 
+mod admin;
+mod admin_browser;
 mod conformance;
 mod host_configs;
 mod host_programs;

@@ -1,0 +1,155 @@
+//! What all pages have in common.
+
+use std::sync::LazyLock;
+
+use axum::response::{Html, IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use maud::{DOCTYPE, Markup, html};
+use sha2::{Digest, Sha256};
+
+use crate::done::Done;
+use crate::visitor::{CSRF, Scope, Visitor};
+
+const STYLE: &str = include_str!("style.css");
+const ICON: &str = include_str!("icon.svg");
+
+/// Address of the stylesheet. It changes with its content, so that browsers can keep it.
+static STYLE_ADDRESS: LazyLock<String> = LazyLock::new(|| {
+    let digest = Sha256::digest(STYLE);
+    let name: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("/admin/style.css?{name}")
+});
+
+/// A part of the page in the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Overview,
+    Projects,
+    Sandboxes,
+    Denials,
+    Audit,
+}
+
+/// A page of a session.
+pub(crate) struct Page<'a> {
+    pub(crate) visitor: &'a Visitor,
+    /// Plain text.
+    pub(crate) title: &'a str,
+    pub(crate) section: Section,
+    /// What was done before the page was opened.
+    pub(crate) done: Option<Done>,
+    pub(crate) content: Markup,
+}
+
+impl Section {
+    const ALL: [Self; 5] = [Self::Overview, Self::Projects, Self::Sandboxes, Self::Denials, Self::Audit];
+
+    fn link(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Overview => ("Overview", "/admin"),
+            Self::Projects => ("Projects", "/admin/projects"),
+            Self::Sandboxes => ("Sandboxes", "/admin/sandboxes"),
+            Self::Denials => ("Denials", "/admin/denials"),
+            Self::Audit => ("Audit record", "/admin/audit"),
+        }
+    }
+
+    fn is_for(self, visitor: &Visitor) -> bool {
+        match self {
+            Self::Overview => true,
+            Self::Projects => visitor.may(Scope::Manage),
+            Self::Sandboxes | Self::Denials => visitor.may(Scope::Read),
+            Self::Audit => visitor.may(Scope::Operate),
+        }
+    }
+}
+
+impl IntoResponse for Page<'_> {
+    fn into_response(self) -> Response {
+        let Self { visitor, title, section, done, content } = self;
+        let body = html! {
+            a.skip href="#content" { "Skip to the content" }
+            header.top {
+                a.brand href="/admin" { (mark()) "sandboxd" }
+                nav aria-label="Sections" {
+                    ul {
+                        @for one in Section::ALL.into_iter().filter(|one| one.is_for(visitor)) {
+                            @let (name, address) = one.link();
+                            li {
+                                a href=(address) aria-current=[(one == section).then_some("page")] { (name) }
+                            }
+                        }
+                    }
+                }
+                form.who method="post" action="/admin/sign-out" {
+                    (csrf(visitor))
+                    span { (who(visitor)) }
+                    button.quiet type="submit" { "Sign out" }
+                }
+            }
+            main #content {
+                @if let Some(done) = done {
+                    p.done role="status" { (done.sentence()) }
+                }
+                (content)
+            }
+        };
+        document(title, &body).into_response()
+    }
+}
+
+/// A page without a session.
+pub(crate) fn bare(title: &str, content: &Markup) -> Html<String> {
+    let body = html! {
+        header.top { a.brand href="/admin" { (mark()) "sandboxd" } }
+        main.narrow #content { (content) }
+    };
+    document(title, &body)
+}
+
+/// The hidden field that shows that a form is of the session.
+pub(crate) fn csrf(visitor: &Visitor) -> Markup {
+    html! { input type="hidden" name=(CSRF) value=(visitor.session.csrf().expose()); }
+}
+
+fn who(visitor: &Visitor) -> Markup {
+    let who = &visitor.who;
+    html! {
+        @if who.operator { "Operator" } @else {
+            (crate::text::cell(&who.project))
+            @if let Some(subject) = &who.subject { " · " (crate::text::cell(subject)) }
+        }
+    }
+}
+
+fn mark() -> Markup {
+    html! { img src="/admin/icon.svg" alt="" width="20" height="20"; }
+}
+
+fn document(title: &str, body: &Markup) -> Html<String> {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · sandboxd" }
+                link rel="icon" href="/admin/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href=(*STYLE_ADDRESS);
+            }
+            body { (body) }
+        }
+    };
+    Html(page.into_string())
+}
+
+/// The stylesheet.
+pub(crate) async fn style() -> Response {
+    ([(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, "max-age=86400")], STYLE).into_response()
+}
+
+/// The icon.
+pub(crate) async fn icon() -> Response {
+    ([(CONTENT_TYPE, "image/svg+xml"), (CACHE_CONTROL, "max-age=86400")], ICON).into_response()
+}
