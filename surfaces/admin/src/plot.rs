@@ -51,7 +51,8 @@ fn axis_unit(unit: Unit, largest: u64) -> (&'static str, f64) {
     match unit {
         Unit::Count => ("", 1.0),
         Unit::Milliseconds => match largest {
-            0..120_000 => ("s", 1000.0),
+            0..2000 => ("ms", 1.0),
+            2000..120_000 => ("s", 1000.0),
             120_000..7_200_000 => ("min", 60_000.0),
             _ => ("h", 3_600_000.0),
         },

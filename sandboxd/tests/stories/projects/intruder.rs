@@ -18,7 +18,7 @@ use crate::support::http::{Answer, HttpClient};
 use crate::support::operations::{NO_COMMAND, NO_SANDBOX, NO_TERMINAL};
 
 /// Requests of each principal to each route at the same time.
-const PROBES: usize = 30;
+pub(super) const PROBES: usize = 30;
 
 /// Content of its file.
 const CONTENT: &str = "of the victim only";
@@ -59,13 +59,13 @@ const UPGRADES: [(&str, &str); 2] = [
 const SOCKET_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAA==";
 
 /// What an intruder tries to reach.
-struct Victim {
-    sandbox: SandboxId,
+pub(super) struct Victim {
+    pub(super) sandbox: SandboxId,
     command: String,
     terminal: String,
     link: String,
     snapshot: SnapshotId,
-    token: TokenId,
+    pub(super) token: TokenId,
 }
 
 struct Route {
@@ -134,7 +134,7 @@ fn shape(answer: &Answer) -> (u16, BTreeSet<String>, String) {
     (answer.status, headers, body.to_string())
 }
 
-async fn victim(client: &Client) -> Victim {
+pub(super) async fn victim(client: &Client) -> Victim {
     let request = CreateSandbox {
         session_key: "chat:victim".into(),
         ports: Some(vec![3000]),
@@ -323,7 +323,7 @@ async fn tokens_that_are_not_valid_open_no_route() {
     daemon.stop().await;
 }
 
-async fn assert_unharmed(owner: &Client, victim: &Victim) {
+pub(super) async fn assert_unharmed(owner: &Client, victim: &Victim) {
     let found = owner.get(&victim.sandbox).await.unwrap();
     assert_eq!((found.state, found.ports.as_slice()), (SandboxState::Running, [3000].as_slice()));
     assert_eq!(owner.read_file(&victim.sandbox, "mine.txt").await.unwrap().unwrap(), CONTENT.as_bytes());

@@ -7,6 +7,7 @@ mod fairness;
 mod front;
 mod fuzzed;
 mod intruder;
+mod intruder_admin;
 mod jwt;
 mod killed;
 mod left_revocations;

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thirtyfour::{By, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
@@ -115,11 +117,20 @@ impl Browser {
         assert_eq!(found, [""; 0], "{what}: not accessible");
     }
 
-    /// Saves a picture of the open page, for people.
+    /// Saves a picture of the whole page, for people.
     pub(crate) async fn picture(&self, name: &str) {
         let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
         std::fs::create_dir_all(&pictures).unwrap();
-        self.driver.screenshot(&pictures.join(format!("{name}.png"))).await.unwrap();
+        let whole = json!({ "captureBeyondViewport": true });
+        let taken = self.driver.cdp().send_raw("Page.captureScreenshot", whole).await.unwrap();
+        let picture = BASE64_STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+        std::fs::write(pictures.join(format!("{name}.png")), picture).unwrap();
+    }
+
+    /// Makes later pages think that the user prefers dark colours.
+    pub(crate) async fn prefer_dark(&self) {
+        let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
+        self.driver.cdp().send_raw("Emulation.setEmulatedMedia", dark).await.unwrap();
     }
 
     /// Clicks the element that this CSS selector finds.

@@ -1,5 +1,6 @@
 //! Shared parts of the stories: the daemon, the engine, servers, visitors and browsers.
 
+pub(crate) mod admin_page;
 pub(crate) mod browser;
 pub(crate) mod disk_image;
 pub(crate) mod engine_proxy;

@@ -1,10 +1,14 @@
 //! The admin page in a real browser.
 
+use std::time::Duration;
+
 use sandbox_api::sandbox::{CreateSandbox, Network};
 use sandbox_client::Client;
 
 use crate::support::browser::Browser;
-use crate::support::harness::{Daemon, Home, TOKEN, outcome, script, until};
+use crate::support::harness::{Daemon, TOKEN, outcome, script, until, until_within};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// A name for a session that would run a script in a page that does not escape it, and changes the direction of its text.
 const HOSTILE: &str = "<img src=x onerror=window.ran=1>\u{202e}txt.exe";
@@ -25,7 +29,7 @@ async fn an_operator_manages_a_daemon() {
     let Some(browser) = Browser::start().await else { return };
     browser.note_violations().await;
     browser.enlarge().await;
-    let daemon = Daemon::start_in(Home::new()).await;
+    let daemon = Daemon::start().await;
 
     open(&browser, &daemon, "/admin").await;
     browser.reads("Sign in").await;
@@ -63,7 +67,8 @@ async fn an_operator_manages_a_daemon() {
     browser.is_sound("project with usage").await;
     browser.picture("admin-project").await;
     let denied = async || !daemon.client.audit(&of_act("network.deny")).await.unwrap().lines.is_empty();
-    until("the denial is recorded", denied).await;
+    // They are counted for a minute.
+    until_within(2 * MINUTE, "the denial is recorded", denied).await;
     for (path, text) in [
         ("/admin", "Denied connections"),
         ("/admin/denials", "denied.invalid"),
@@ -196,6 +201,16 @@ async fn park_and_delete(browser: &Browser, daemon: &Daemon, sandbox: &sandbox_a
     browser.is_sound("narrow").await;
     browser.picture("admin-narrow").await;
     browser.enlarge().await;
+    browser.prefer_dark().await;
+    for (path, what) in [
+        (format!("/admin/sandboxes/{sandbox}"), "dark-sandbox"),
+        ("/admin/projects/lab".into(), "dark-project"),
+    ] {
+        open(browser, daemon, &path).await;
+        browser.is_sound(what).await;
+        browser.picture(&format!("admin-{what}")).await;
+    }
+    browser.back().await;
     browser.click("form[action$='/park'] button").await;
     browser.reads("The sandbox is parked.").await;
     browser.click("form[action$='/wake'] button").await;
