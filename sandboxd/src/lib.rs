@@ -156,6 +156,7 @@ async fn serve(
         tool_tokens: config.tool_tokens.clone(),
         front: config.front.clone(),
         rates: config.rates.clone(),
+        admin_page: config.admin_page,
         allowed_hosts: config.allowed_hosts.clone(),
     };
     let state = ApiState::new(Arc::clone(&service), &instance, token.clone(), clients);

@@ -113,6 +113,8 @@ pub(super) fn document() -> Bytes {
 pub struct SurfaceSetup {
     /// What all of them use together.
     pub shared: Shared,
+    /// Whether the admin page is served.
+    pub admin_page: bool,
     /// Signs what the MCP server issues.
     pub mcp_key: [u8; 32],
     /// Ends open streams.
@@ -125,8 +127,11 @@ pub type Surfaces = fn(SurfaceSetup) -> Router;
 /// The routes of all surfaces.
 pub fn surfaces(setup: SurfaceSetup) -> Router {
     let open_terminal = open_terminal::routes(setup.shared.clone(), setup.shutdown.clone());
-    Router::new()
-        .nest_service(auth::ADMIN, admin_page::routes(setup.shared.clone()))
+    let admin_page = match setup.admin_page {
+        true => Router::new().nest_service(auth::ADMIN, admin_page::routes(setup.shared.clone())),
+        false => Router::new(),
+    };
+    admin_page
         .nest_service("/tools", openapi_tools::routes(setup.shared.clone()))
         .nest_service(auth::OPEN_TERMINAL, open_terminal)
         .merge(mcp::http(setup.shared, setup.mcp_key, setup.shutdown))
@@ -141,7 +146,8 @@ pub fn router(
 ) -> Router {
     let api = with_layers(routes().into_router(), state.clone());
     let shared = Shared::new(Arc::new(surface::Routes::new(api, state.clone())));
-    let setup = SurfaceSetup { shared, mcp_key: instance.surface_key("mcp"), shutdown };
+    let setup =
+        SurfaceSetup { shared, admin_page: state.admin_page, mcp_key: instance.surface_key("mcp"), shutdown };
     with_layers(routes().into_router().merge(surfaces(setup).with_state(())), state)
 }
 

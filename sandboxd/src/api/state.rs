@@ -28,6 +28,8 @@ pub struct ApiState {
     /// Tokens that may only use surfaces.
     pub(super) tool_tokens: ToolTokens,
     pub(super) front: Option<Arc<Front>>,
+    /// Whether the admin page is served.
+    pub(super) admin_page: bool,
     pub(super) rates: Arc<Rates>,
     pub(super) pace: Arc<Pace>,
     pub(super) tickets: Arc<Tickets>,
@@ -45,6 +47,8 @@ pub struct Clients {
     pub tool_tokens: ToolTokens,
     /// A trusted front.
     pub front: Option<FrontSettings>,
+    /// Whether the admin page is served.
+    pub admin_page: bool,
     /// Limits on the number of requests.
     pub rates: RateSettings,
     /// Host names that requests may use, in lower case.
@@ -71,6 +75,7 @@ impl ApiState {
             operator: Arc::new(operator),
             tool_tokens: clients.tool_tokens,
             front,
+            admin_page: clients.admin_page,
             rates: Arc::new(Rates::new(clients.rates)),
             pace: Arc::default(),
             tickets: Arc::default(),

@@ -103,7 +103,7 @@ pub(crate) fn sentence(message: &str) -> String {
     format!("{first}{}{end}", chars.as_str())
 }
 
-/// The name of a resource in the API's errors, for people.
+/// The display name of a resource in the API's errors.
 fn resource_of(error: &ClientError) -> &'static str {
     let resource = error.body().and_then(|body| body.details.get("resource")?.as_str());
     match resource {

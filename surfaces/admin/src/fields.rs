@@ -27,7 +27,7 @@ impl Line<'_> {
         let described: Vec<&str> = described.into_iter().flatten().map(String::as_str).collect();
         html! {
             div.field {
-                label for=(name) { (label) @if !required { span.muted { " (optional)" } } }
+                label for=(name) { (label) }
                 input type="text" id=(name) name=(name) value=(value) required[required] autocomplete="off" spellcheck="false"
                     aria-invalid=[problem.map(|_| "true")]
                     aria-describedby=[(!described.is_empty()).then(|| described.join(" "))];

@@ -88,7 +88,7 @@ impl Plot<'_> {
         }
     }
 
-    /// Formats a number for people.
+    /// Formats a number with its unit.
     fn format(&self, value: u64) -> String {
         match self.unit {
             Unit::Count => units::count(value),

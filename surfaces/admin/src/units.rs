@@ -1,4 +1,4 @@
-//! Times, sizes and durations for people.
+//! Human-readable times, sizes and durations.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ pub(crate) fn quota(name: &str, value: u64) -> String {
     }
 }
 
-/// The name of a quota for people. An unknown one keeps its name.
+/// The display name of a quota. An unknown one keeps its name.
 pub(crate) fn quota_name(name: &str) -> Cow<'_, str> {
     let known = match name {
         "sandboxes" => "Sandboxes",
@@ -90,7 +90,7 @@ pub(crate) fn quota_name(name: &str) -> Cow<'_, str> {
         "snapshotBytes" => "Snapshots",
         "commands" => "Running commands",
         "links" => "Preview links",
-        "egressBytesPerDay" => "Outbound traffic today",
+        "egressBytesPerDay" => "Outbound traffic per day",
         "commandTimeoutMs" => "Longest command",
         _ => return crate::text::plain(name).into(),
     };

@@ -98,6 +98,8 @@ pub struct Config {
     pub project_quotas: ProjectQuotas,
     /// Outbound network of sandboxes.
     pub egress: EgressSettings,
+    /// Whether the admin page is served.
+    pub admin_page: bool,
     /// Host names that requests to the API may use, besides addresses.
     pub allowed_hosts: Vec<String>,
     /// Log filter in the syntax of tracing-subscriber's `EnvFilter`.
@@ -168,6 +170,7 @@ impl Config {
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
         let project_quotas = reader.setting("SANDBOXD_PROJECT_QUOTAS", "", parse::quotas);
         let adopt_original = reader.setting("SANDBOXD_ADOPT_ORIGINAL", "false", parse::boolean);
+        let admin_page = reader.setting("SANDBOXD_ADMIN_PAGE", "true", parse::boolean);
         let allowed_hosts = reader.setting("SANDBOXD_ALLOWED_HOSTS", "", parse::list);
         let log_filter = reader.first_of(&["SANDBOXD_LOG", "RUST_LOG"], "info", parse::log_filter);
         let log_json = reader.setting("SANDBOXD_LOG_FORMAT", "text", parse::log_format);
@@ -178,6 +181,7 @@ impl Config {
         Some(Self {
             allowed_hosts: known.chain(named).map(|host| host.to_ascii_lowercase()).collect(),
             bind_host,
+            admin_page: admin_page?,
             port: port?,
             url: url?,
             admin_token,

@@ -1,6 +1,7 @@
 //! Every page and form of the admin surface, asked by principals who must not see what it is about.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
 use sandbox_api::project::{CreateChildToken, CreateToken};
@@ -44,6 +45,9 @@ const WITH_IDS: [&str; 12] = [
     "POST /sandboxes/{sandbox}/wake",
 ];
 
+/// Number of the next form.
+static FORM: AtomicUsize = AtomicUsize::new(0);
+
 /// Routes that every browser may open.
 const OPEN: [&str; 3] = ["GET /style.css", "GET /icon.svg", "GET /sign-in"];
 
@@ -57,7 +61,7 @@ fn of_victim(victim: &Victim) -> [(&'static str, &str); 3] {
     [("{project}", "lab"), ("{token}", victim.token.as_str()), ("{sandbox}", victim.sandbox.as_str())]
 }
 
-fn of_nobody(is_of_project: bool) -> [(&'static str, &'static str); 3] {
+fn that_do_not_exist(is_of_project: bool) -> [(&'static str, &'static str); 3] {
     let project = if is_of_project { "lab" } else { "no-such-project" };
     [("{project}", project), ("{token}", "tok_0000000000000000"), ("{sandbox}", NO_SANDBOX)]
 }
@@ -65,10 +69,11 @@ fn of_nobody(is_of_project: bool) -> [(&'static str, &'static str); 3] {
 async fn ask(page: &AdminPage, csrf: &str, route: &str, path: &str) -> Answer {
     match route.split_once(' ').unwrap().0 {
         "GET" => page.open(path).await,
-        // Valid for each of the forms.
         _ => {
-            page.send(path, &[("csrf", csrf), ("form", path), ("scope", "use"), ("revoked-subject", "ann")])
-                .await
+            // Valid for each of the forms, and not sent before.
+            let form = FORM.fetch_add(1, Ordering::Relaxed).to_string();
+            let fields = [("csrf", csrf), ("form", &form), ("scope", "use"), ("revoked-subject", "ann")];
+            page.send(path, &fields).await
         }
     }
 }
@@ -76,15 +81,22 @@ async fn ask(page: &AdminPage, csrf: &str, route: &str, path: &str) -> Answer {
 /// What an intruder may compare. Ids that it has sent are not the answer's.
 fn shape(answer: &Answer, values: [(&str, &str); 3]) -> (u16, BTreeSet<String>, String, String) {
     let headers = answer.headers.keys().map(ToString::to_string).collect();
-    let without =
-        |text: &str| values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(value, name));
+    let without = |text: &str| {
+        let around = [("/projects/", ""), (">", "<"), ("/sandboxes/", ""), ("/tokens/", "")];
+        around.iter().fold(text.to_owned(), |text, (before, after)| {
+            let replace = |text: String, (name, value): &(&str, &str)| {
+                text.replace(&format!("{before}{value}{after}"), &format!("{before}{name}{after}"))
+            };
+            values.iter().fold(text, replace)
+        })
+    };
     (answer.status, headers, without(answer.header("location")), without(&answer.text()))
 }
 
 async fn intrude(daemon: &Daemon, token: &str, is_of_project: bool, victim: &Victim) {
     let page = AdminPage::signed_in(daemon, token).await;
     let csrf = page.csrf().await;
-    let (real, unknown) = (of_victim(victim), of_nobody(is_of_project));
+    let (real, unknown) = (of_victim(victim), that_do_not_exist(is_of_project));
     let is_foreign =
         |route: &&str| !is_of_project || !route.contains("{project}") || route.contains("{token}");
     for route in WITH_IDS.into_iter().filter(is_foreign) {

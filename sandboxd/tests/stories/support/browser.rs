@@ -107,7 +107,7 @@ impl Browser {
         self.driver.cdp().send_raw("Page.addScriptToEvaluateOnNewDocument", script).await.unwrap();
     }
 
-    /// Checks that the open page's policy has refused nothing, and that axe finds no barrier for people with disabilities.
+    /// Checks that the open page's policy has refused nothing, and that axe finds it accessible.
     pub(crate) async fn is_sound(&self, what: &str) {
         let refused: Vec<String> = self.eval("return window.violations").await;
         assert_eq!(refused, [""; 0], "{what}: refused by the policy");
@@ -117,7 +117,7 @@ impl Browser {
         assert_eq!(found, [""; 0], "{what}: not accessible");
     }
 
-    /// Saves a picture of the whole page, for people.
+    /// Saves a picture of the whole page.
     pub(crate) async fn picture(&self, name: &str) {
         let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../screenshots");
         std::fs::create_dir_all(&pictures).unwrap();

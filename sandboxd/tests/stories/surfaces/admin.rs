@@ -83,7 +83,7 @@ async fn wrong_tokens_are_counted_like_those_of_requests() {
     let metrics = HttpClient::of(&daemon).get("/metrics").await.text();
     let failures = metrics.lines().find(|line| line.starts_with("sandboxd_auth_failures_total")).unwrap();
     assert!(failures.rsplit(' ').next().unwrap().parse::<u32>().unwrap() > limits::AUTH_FAILURES.get());
-    // Nobody is locked out.
+    // The right token is accepted at any time.
     AdminPage::signed_in(&daemon, TOKEN).await;
     daemon.stop().await;
 }
@@ -181,23 +181,35 @@ async fn the_cookie_opens_nothing_else_and_nothing_else_opens_the_page() {
     for (method, path) in routes {
         let with_cookie = Answer::to(page.request(&method, &path)).await;
         assert_eq!(with_cookie.status, 401, "{method} {path}");
-        // The cookie's value is no token either.
+        // The cookie's value is not a token.
         let as_token = page.with_session(None).request(&method, &path).bearer_auth(&session);
         assert!(matches!(Answer::to(as_token).await.status, 401 | 429), "{method} {path}");
     }
-    let nobody = AdminPage::of(&daemon);
+    let without_session = AdminPage::of(&daemon);
     let basic = |request: reqwest::RequestBuilder| request.basic_auth("any", Some(TOKEN));
     for request in [
-        nobody.request("GET", "/admin").bearer_auth(TOKEN),
-        basic(nobody.request("GET", "/admin")),
-        nobody.request("GET", &format!("/admin?token={TOKEN}&ticket={TOKEN}")),
-        nobody.request("GET", "/admin").header("cookie", format!("{COOKIE}={TOKEN}")),
-        nobody.request("GET", "/admin").header("cookie", format!("__Host-{COOKIE}={session}")),
+        without_session.request("GET", "/admin").bearer_auth(TOKEN),
+        basic(without_session.request("GET", "/admin")),
+        without_session.request("GET", &format!("/admin?token={TOKEN}&ticket={TOKEN}")),
+        without_session.request("GET", "/admin").header("cookie", format!("{COOKIE}={TOKEN}")),
+        without_session.request("GET", "/admin").header("cookie", format!("__Host-{COOKIE}={session}")),
     ] {
         assert!(Answer::to(request).await.is_signed_out());
     }
-    let two = nobody.request("GET", "/admin").header("cookie", format!("{COOKIE}={session}; {COOKIE}=x"));
+    let two =
+        without_session.request("GET", "/admin").header("cookie", format!("{COOKIE}={session}; {COOKIE}=x"));
     assert_eq!(Answer::to(two).await.status, 400);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_page_its_address_is_like_any_other() {
+    let daemon = Daemon::start_in(Home::new().set("SANDBOXD_ADMIN_PAGE", "false")).await;
+    let page = AdminPage::of(&daemon);
+    for path in ["/admin", "/admin/sign-in", "/admin/style.css"] {
+        assert_eq!(page.open(path).await.status, 401, "{path}");
+        assert_eq!(Answer::to(page.request("GET", path).bearer_auth(TOKEN)).await.status, 404, "{path}");
+    }
     daemon.stop().await;
 }
 

@@ -74,7 +74,7 @@ fn row(line: &AuditLine) -> Markup {
             td { (units::time(line.at)) }
             th scope="row" { (crate::text::cell(&line.act)) }
             td { (outcome(line)) }
-            td { (by(line)) }
+            td.by { (by(line)) }
             td { (details(line)) }
         }
     }

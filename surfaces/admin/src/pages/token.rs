@@ -5,8 +5,9 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
-use sandbox_api::TokenId;
 use sandbox_api::project::{CreateToken, Token, TokenCreated, TokenList};
+use sandbox_api::{ErrorCode, TokenId};
+use sandbox_client::Error as ClientError;
 
 use super::projects::address_of;
 use super::{next_page, project, project_of, table};
@@ -61,6 +62,9 @@ pub(crate) async fn create(
     match visitor.client.create_token(name, &request).await {
         Ok(created) => Ok(created_page(&visitor, &created)),
         Err(error) => {
+            if is_refusal(&error) {
+                server.sessions.forget_sent(&visitor.session, form.get(FORM));
+            }
             let problem = Problem::of(error)?;
             refused(&visitor, name, Entry { request, days, problem }).await
         }
@@ -118,6 +122,11 @@ pub(super) fn section(
         (next_page(&address_of(project), &[], tokens.next_cursor.as_deref()))
         (create_form(visitor, project, entry)?)
     })
+}
+
+/// Whether the API has answered that it created nothing. Without an answer, it may have.
+fn is_refusal(error: &ClientError) -> bool {
+    error.code().is_some_and(|code| code != ErrorCode::Internal)
 }
 
 async fn refused(visitor: &Visitor, name: &str, entry: Entry) -> Result<Response, Failure> {
@@ -182,7 +191,7 @@ fn create_form(visitor: &Visitor, project: &str, entry: Option<&Entry>) -> Resul
         name: "name",
         field: "name",
         label: "Name",
-        hint: "Tells tokens apart in this list.",
+        hint: "Optional. Tells tokens apart in this list.",
         value: request.name.as_deref().unwrap_or_default(),
         required: false,
     };
@@ -190,7 +199,7 @@ fn create_form(visitor: &Visitor, project: &str, entry: Option<&Entry>) -> Resul
         name: "subject",
         field: "subject",
         label: "Subject",
-        hint: "Limits the token to what belongs to this person or program.",
+        hint: "Optional. Limits the token to what belongs to this person or program.",
         value: request.subject.as_deref().unwrap_or_default(),
         required: false,
     };

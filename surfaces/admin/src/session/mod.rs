@@ -94,6 +94,14 @@ impl Sessions {
         true
     }
 
+    /// Forgets that a form was sent, because it has done nothing.
+    pub(crate) fn forget_sent(&self, session: &Session, form: &str) {
+        if let Some(open) = self.lock().get_mut(&session.id) {
+            let form = Digested::of(form);
+            open.sent.retain(|sent| *sent != form);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Digested, Open>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,6 +211,8 @@ mod tests {
         let cookie = begin(&sessions, "t");
         let session = sessions.find(&cookie).unwrap();
         assert!(sessions.send_once(&session, "a") && !sessions.send_once(&session, "a"));
+        sessions.forget_sent(&session, "a");
+        assert!(sessions.send_once(&session, "a"));
         for number in 0..2 * MAX_SENT_FORMS {
             assert!(sessions.send_once(&session, &number.to_string()));
         }
