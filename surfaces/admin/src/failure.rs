@@ -10,8 +10,10 @@ use sandbox_api::ErrorCode;
 use sandbox_client::Error as ClientError;
 use tracing::warn;
 
-use crate::layout;
+use crate::document;
+use crate::form::BadForm;
 use crate::limits::MAX_FORM_BYTES;
+use crate::origin::OtherOrigin;
 use crate::session::cookie;
 
 /// Why a page cannot be shown.
@@ -37,15 +39,6 @@ pub(crate) enum Failure {
     Api(Box<ClientError>),
     /// The system provides no random bytes.
     NoRandom(getrandom::Error),
-}
-
-/// Why the body of a form cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadForm {
-    TooLarge,
-    Late,
-    Incomplete,
-    NotAForm,
 }
 
 /// A sentence about a field of a form, or about all of it.
@@ -86,6 +79,12 @@ impl From<ClientError> for Failure {
 impl From<getrandom::Error> for Failure {
     fn from(error: getrandom::Error) -> Self {
         Self::NoRandom(error)
+    }
+}
+
+impl From<OtherOrigin> for Failure {
+    fn from(_: OtherOrigin) -> Self {
+        Self::OtherOrigin
     }
 }
 
@@ -165,7 +164,7 @@ impl Failure {
                 "The form has expired",
                 "The form does not belong to this session. Nothing was changed. Open the page again.".into(),
             ),
-            Self::Form(bad) => bad.explained(),
+            Self::Form(bad) => of_form(*bad),
             Self::Unknown(what) => (StatusCode::NOT_FOUND, "Not found", no_such(what)),
             Self::NoPage => (StatusCode::NOT_FOUND, "Not found", "There is no such page.".into()),
             Self::Method => {
@@ -181,20 +180,17 @@ impl Failure {
     }
 }
 
-impl BadForm {
-    fn explained(self) -> (StatusCode, &'static str, String) {
-        let (status, message) = match self {
-            Self::TooLarge => {
-                let message =
-                    format!("The form is larger than {MAX_FORM_BYTES} bytes, or has too many fields.");
-                (StatusCode::PAYLOAD_TOO_LARGE, message)
-            }
-            Self::Late => (StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time.".into()),
-            Self::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read to the end.".into()),
-            Self::NotAForm => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "This is not a form of this page.".into()),
-        };
-        (status, "The form cannot be used", message)
-    }
+fn of_form(bad: BadForm) -> (StatusCode, &'static str, String) {
+    let (status, message) = match bad {
+        BadForm::TooLarge => {
+            let message = format!("The form is larger than {MAX_FORM_BYTES} bytes, or has too many fields.");
+            (StatusCode::PAYLOAD_TOO_LARGE, message)
+        }
+        BadForm::Late => (StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time.".into()),
+        BadForm::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read to the end.".into()),
+        BadForm::NotAForm => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "This is not a form of this page.".into()),
+    };
+    (status, "The form cannot be used", message)
 }
 
 impl IntoResponse for Failure {
@@ -212,7 +208,7 @@ impl IntoResponse for Failure {
             p { (crate::text::long(&message)) }
             p { a href="/admin" { "Overview" } }
         };
-        let mut response = (status, layout::bare(title, &content)).into_response();
+        let mut response = (status, document::bare(title, &content)).into_response();
         if let Self::Api(error) = &self
             && let Some(after) = error.retry_after()
         {

@@ -6,11 +6,19 @@ use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use crate::failure::BadForm;
 use crate::limits::{FORM, MAX_FIELDS, MAX_FORM_BYTES};
 
 /// What a browser sends for a form without files.
 const KIND: &str = "application/x-www-form-urlencoded";
+
+/// Why the body of a form cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadForm {
+    TooLarge,
+    Late,
+    Incomplete,
+    NotAForm,
+}
 
 /// The fields of a form, in the order of the form.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //! of the session. The browser has only the session's cookie, which no route of the API accepts. No page contains a token,
 //! except a new one, once. No page contains a script.
 
+mod document;
 mod done;
 mod failure;
 mod fields;
@@ -45,8 +46,8 @@ fn table() -> Vec<Route> {
     };
     vec![
         get("/", overview::show),
-        get("/style.css", layout::style),
-        get("/icon.svg", layout::icon),
+        get("/style.css", document::style),
+        get("/icon.svg", document::icon),
         get("/sign-in", sign_in::show),
         post("/sign-in", sign_in::sign_in),
         post("/sign-out", sign_in::sign_out),

@@ -7,28 +7,30 @@
 use http::header::ORIGIN;
 use http::{HeaderMap, HeaderName};
 
-use crate::failure::Failure;
-
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
+/// The page of another origin has sent the request.
+#[derive(Debug)]
+pub(crate) struct OtherOrigin;
+
 /// Checks a request that only reads. Another page may link to it, but not load it into itself.
-pub(crate) fn check_read(headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn check_read(headers: &HeaderMap) -> Result<(), OtherOrigin> {
     let is = |name, expected: &str| headers.get(name).is_some_and(|value| value == expected);
     let is_foreign = is(SITE, "cross-site") || is(SITE, "same-site");
     let is_opened = is(MODE, "navigate") && is(DEST, "document");
-    if is_foreign && !is_opened { Err(Failure::OtherOrigin) } else { Ok(()) }
+    if is_foreign && !is_opened { Err(OtherOrigin) } else { Ok(()) }
 }
 
 /// Checks a request that changes something. A browser always says where such a request comes from.
-pub(crate) fn check_change(headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn check_change(headers: &HeaderMap) -> Result<(), OtherOrigin> {
     let is_own = match headers.get(SITE) {
         Some(site) => site == "same-origin",
         // Browsers send it to trustworthy addresses only. The daemon has compared the origin.
         None => headers.contains_key(ORIGIN),
     };
-    if is_own { Ok(()) } else { Err(Failure::OtherOrigin) }
+    if is_own { Ok(()) } else { Err(OtherOrigin) }
 }
 
 #[cfg(test)]

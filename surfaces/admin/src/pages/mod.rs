@@ -10,7 +10,9 @@ pub(crate) mod sandbox;
 pub(crate) mod sandboxes;
 pub(crate) mod sign_in;
 pub(crate) mod subject;
+mod subject_form;
 pub(crate) mod token;
+mod token_form;
 
 use maud::{Markup, html};
 use sandbox_api::SandboxId;

@@ -11,7 +11,7 @@ use sandbox_api::project::{Project, TokenList};
 use sandbox_api::quota::{DayUsage, ProjectUsage, QuotaUsage};
 
 use super::projects::address_of;
-use super::{project_of, subject, table, token};
+use super::{project_of, subject_form, table, token_form};
 use crate::done::Done;
 use crate::failure::Failure;
 use crate::layout::{Page, Section};
@@ -31,8 +31,8 @@ pub(super) struct Shown {
 /// What a form on the page has to say.
 #[derive(Default)]
 pub(super) struct Forms {
-    pub(super) token: Option<token::Entry>,
-    pub(super) subject: Option<subject::Entry>,
+    pub(super) token: Option<token_form::Entry>,
+    pub(super) subject: Option<subject_form::Entry>,
 }
 
 /// The page.
@@ -69,8 +69,8 @@ pub(super) fn page(
         h2 { "Usage" }
         p.muted { "The last " (PLOT_DAYS) " days in UTC, for the whole project." }
         (plots(&usage.days, today()))
-        (token::section(visitor, &project.name, tokens, forms.token.as_ref())?)
-        (subject::section(visitor, &project.name, forms.subject.as_ref()))
+        (token_form::section(visitor, &project.name, tokens, forms.token.as_ref())?)
+        (subject_form::section(visitor, &project.name, forms.subject.as_ref()))
     };
     Ok(Page { visitor, title: &project.name, section: Section::Projects, done, content }.into_response())
 }

@@ -9,9 +9,9 @@ use http::{Request, StatusCode};
 use maud::html;
 use surface_caller::WrongToken;
 
+use crate::document;
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::layout;
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::origin;
 use crate::server::Server;
@@ -108,5 +108,5 @@ fn form(problem: Option<&str>) -> Response {
         }
         p.muted { "The browser gets a session of 12 hours at most. It never gets the token back." }
     };
-    layout::bare("Sign in", &content).into_response()
+    document::bare("Sign in", &content).into_response()
 }
