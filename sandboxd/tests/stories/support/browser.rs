@@ -102,16 +102,27 @@ impl Browser {
     }
 
     /// Makes later pages note what their policy refuses, for [`Self::is_sound`].
-    pub(crate) async fn note_violations(&self) {
+    async fn note_violations(&self) {
         let script = json!({ "source": NOTE_VIOLATIONS });
         self.driver.cdp().send_raw("Page.addScriptToEvaluateOnNewDocument", script).await.unwrap();
+    }
+
+    /// Starts a browser for a story that calls [`Self::is_sound`]. Returns `None` if this machine has no browser or no axe.
+    pub(crate) async fn start_with_axe() -> Option<Self> {
+        if !Path::new(AXE).exists() {
+            skip("axe is not installed: make web");
+            return None;
+        }
+        let browser = Self::start().await?;
+        browser.note_violations().await;
+        Some(browser)
     }
 
     /// Checks that the open page's policy has refused nothing, and that axe finds it accessible.
     pub(crate) async fn is_sound(&self, what: &str) {
         let refused: Vec<String> = self.eval("return window.violations").await;
         assert_eq!(refused, [""; 0], "{what}: refused by the policy");
-        let axe = std::fs::read_to_string(AXE).expect("axe is not installed: make web");
+        let axe = std::fs::read_to_string(AXE).unwrap();
         self.driver.execute(axe, Vec::<Value>::new()).await.unwrap();
         let found: Vec<String> = self.settle(AUDIT).await;
         assert_eq!(found, [""; 0], "{what}: not accessible");

@@ -22,8 +22,7 @@ async fn open(browser: &Browser, daemon: &Daemon, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_manages_a_daemon() {
-    let Some(browser) = Browser::start().await else { return };
-    browser.note_violations().await;
+    let Some(browser) = Browser::start_with_axe().await else { return };
     browser.enlarge().await;
     let daemon = Daemon::start().await;
 

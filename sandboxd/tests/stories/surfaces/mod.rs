@@ -2,6 +2,7 @@
 
 mod admin;
 mod admin_browser;
+mod admin_pages;
 mod conformance;
 mod host_configs;
 mod host_programs;

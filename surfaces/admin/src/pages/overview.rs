@@ -4,8 +4,8 @@ use axum::response::{IntoResponse, Response};
 use futures::future::join;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
+use sandbox_api::ErrorCode;
 use sandbox_api::audit::{AuditLine, ListAudit};
-use sandbox_api::quota::ProjectUsage;
 use sandbox_api::sandbox::{ListSandboxes, SandboxList, SandboxState};
 use sandbox_client::{Client, Error as ClientError};
 
@@ -28,10 +28,10 @@ pub(crate) async fn show(visitor: Visitor, query: Query) -> Result<Response, Fai
         h1 { "Overview" }
         div.tiles {
             (daemon(&visitor.client).await)
-            @if visitor.may(Scope::Read) { (sandboxes(&visitor.client).await?) }
+            @if visitor.may(Scope::Read) { (or_problem(sandboxes(&visitor.client).await)?) }
             @if visitor.may(Scope::Operate) {
-                (refusals(&visitor.client, "Denied connections", "/admin/denials", denials::ACT).await?)
-                (refusals(&visitor.client, "Wrong tokens", "/admin/audit?act=auth.fail", "auth.fail").await?)
+                (or_problem(refusals(&visitor.client, "Denied connections", "/admin/denials", denials::ACT).await)?)
+                (or_problem(refusals(&visitor.client, "Wrong tokens", "/admin/audit?act=auth.fail", "auth.fail").await)?)
             }
         }
         @if visitor.may(Scope::Manage) {
@@ -39,11 +39,11 @@ pub(crate) async fn show(visitor: Visitor, query: Query) -> Result<Response, Fai
                 h2 { "Project " (crate::text::cell(&who.project)) }
                 a.button href=(address_of(&who.project)) { "Open project" }
             }
-            (quotas(&visitor.client.project_usage(&who.project).await?))
+            (or_problem(quotas(&visitor.client, &who.project).await)?)
         }
         @if visitor.may(Scope::Operate) {
             h2 { "Latest acts" }
-            (audit::lines(&latest(&visitor.client).await?))
+            (or_problem(latest(&visitor.client).await)?)
         }
         (token(&visitor))
     };
@@ -69,6 +69,16 @@ async fn daemon(client: &Client) -> Markup {
                 @if let Ok(health) = &health { " · " (crate::text::cell(&health.engine)) " " (crate::text::cell(&health.version)) }
             }
         }
+    }
+}
+
+/// A part of the page that fails does not hide the others: while the daemon starts, this page says what is missing.
+fn or_problem(part: Result<Markup, Failure>) -> Result<Markup, Failure> {
+    match part {
+        Err(Failure::Api(error)) if error.code() != Some(ErrorCode::Unauthenticated) => {
+            Ok(html! { p.problem { (crate::text::cell(&sentence(&message_of(&error)))) } })
+        }
+        other => other,
     }
 }
 
@@ -113,14 +123,15 @@ async fn refusals(client: &Client, title: &str, address: &str, act: &str) -> Res
     })
 }
 
-fn quotas(usage: &ProjectUsage) -> Markup {
+async fn quotas(client: &Client, project: &str) -> Result<Markup, Failure> {
+    let usage = client.project_usage(project).await?;
     let rows = html! { @for one in &usage.now { (project::quota_row(one)) } };
-    table("Quotas", &["Quota", "Used now", "Limit", "Share"], &rows)
+    Ok(table("Quotas", &["Quota", "Used now", "Limit", "Share"], &rows))
 }
 
-async fn latest(client: &Client) -> Result<Vec<AuditLine>, Failure> {
+async fn latest(client: &Client) -> Result<Markup, Failure> {
     let which = ListAudit { limit: Some(SHOWN_ACTS), ..ListAudit::default() };
-    Ok(client.audit(&which).await?.lines)
+    Ok(audit::lines(&client.audit(&which).await?.lines))
 }
 
 fn token(visitor: &Visitor) -> Markup {
