@@ -82,6 +82,7 @@ pub(crate) fn quota(name: &str, value: u64) -> String {
 pub(crate) fn quota_name(name: &str) -> Cow<'_, str> {
     let known = match name {
         "sandboxes" => "Sandboxes",
+        "sandboxesPerSubject" => "Sandboxes of a subject",
         "runningSandboxes" => "Running sandboxes",
         "guaranteedRunning" => "Guaranteed running sandboxes",
         "memoryMb" => "Memory of running sandboxes",

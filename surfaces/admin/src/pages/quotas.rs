@@ -17,8 +17,9 @@ use crate::units::quota_name;
 use crate::visitor::{Sent, Visitor};
 
 /// Quotas that are numbers, and their units.
-const NUMBERS: [(&str, &str); 11] = [
+const NUMBERS: [(&str, &str); 12] = [
     ("sandboxes", "Running or parked."),
+    ("sandboxesPerSubject", "Of one subject, running or parked."),
     ("runningSandboxes", "Running at the same time."),
     ("guaranteedRunning", "Other projects leave room for them. Not a limit."),
     ("memoryMb", "In MiB, as the sandboxes were created."),
@@ -137,6 +138,7 @@ mod tests {
     fn the_form_has_every_quota() {
         let all = Quotas {
             sandboxes: Some(1),
+            sandboxes_per_subject: Some(12),
             running_sandboxes: Some(2),
             guaranteed_running: Some(3),
             memory_mb: Some(4),
