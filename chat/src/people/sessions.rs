@@ -11,7 +11,7 @@ use crate::account::limits::{MAX_AGENT_CHARS, SESSION_CHECK};
 use crate::account::{Secret, SecretHash, Session, SignedIn, User, UserId};
 use crate::store::{NewSession, Store};
 
-/// A user who has shown who they are, and may begin a session.
+/// An authenticated user, for whom a session may begin.
 pub struct Verified {
     /// The user.
     pub user: User,

@@ -23,7 +23,7 @@ pub struct NewSession<'a> {
     pub hash: SecretHash,
     /// What the browser calls itself, if it does.
     pub agent: Option<&'a str>,
-    /// Hash of the password that was verified. `None` for a user who has proven otherwise who they are.
+    /// Hash of the password that was verified. `None` if the user was authenticated in another way.
     pub password: Option<&'a str>,
 }
 

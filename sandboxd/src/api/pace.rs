@@ -79,7 +79,8 @@ impl Lanes {
         self.free_at.retain(|other, free_at| other == project || *free_at > now);
         let free_at = self.free_at.entry(project.clone()).or_insert(now);
         let cost = Duration::from_secs_f64(bytes as f64 / limits::SHARED_BYTES_PER_SECOND as f64);
-        *free_at = (*free_at).max(now) + cost;
+        // A command's first record must not wait for a minute of downloads.
+        *free_at = ((*free_at).max(now) + cost).min(now + limits::MAX_PACE_WAIT);
         free_at.saturating_duration_since(now)
     }
 }
@@ -169,6 +170,7 @@ mod tests {
         lanes.note(&lab, start);
         assert_eq!(lanes.take(&lab, second, start), Duration::from_secs(1));
         assert_eq!(lanes.take(&lab, second, start), Duration::from_secs(2), "its bodies share a pace");
+        assert_eq!(lanes.take(&lab, 60 * second, start), limits::MAX_PACE_WAIT);
         assert_eq!(lanes.take(&zoo, second, start), Duration::from_secs(1), "others have their own");
         let later = start + limits::PROJECT_IS_ACTIVE;
         assert_eq!(lanes.take(&lab, second, later), Duration::ZERO);

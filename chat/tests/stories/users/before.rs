@@ -59,6 +59,6 @@ async fn the_first_account_ends_the_turn_of_a_visitor() {
     Person::new(&app, "ann", Role::Admin).await;
     // Long before the command would end.
     let ends = async { while reported.next().await.is_some() {} };
-    timeout(SESSION_CHECK * 5, ends).await.expect("the turn goes on");
+    timeout(SESSION_CHECK * 5, ends).await.expect("the turn has not ended");
     assert!(!reported.is_done, "the stream was cut");
 }

@@ -14,6 +14,9 @@ pub const MAX_FORWARDED: usize = 32;
 /// Bytes in a second that a project sends and receives in large bodies while another project works.
 pub const SHARED_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
+/// Longest time that bytes wait for those of their project before them. With so many at once, they flow faster.
+pub const MAX_PACE_WAIT: Duration = Duration::from_secs(2);
+
 /// How long a project counts as one that works after a request.
 pub const PROJECT_IS_ACTIVE: Duration = Duration::from_secs(2);
 
