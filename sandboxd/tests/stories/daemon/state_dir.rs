@@ -319,18 +319,27 @@ impl Ext4 {
         self.is_mounted = true;
     }
 
+    /// What the kernel knows of the file system while it is mounted anywhere.
+    fn in_the_kernel(&self) -> PathBuf {
+        let found = Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(self.path()).output().unwrap();
+        let device = String::from_utf8(found.stdout).unwrap().trim().replace("/dev/", "");
+        Path::new("/sys/fs/ext4").join(device)
+    }
+
     /// Uses the kernel's own fault injection. Everything is written back first, so that every mapped page must be
     /// requested again.
     fn fail(&self) {
         run("sync", &["--file-system"], &self.path());
-        let found = Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(self.path()).output().unwrap();
-        let device = String::from_utf8(found.stdout).unwrap().trim().replace("/dev/", "");
-        std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "1").unwrap();
+        std::fs::write(self.in_the_kernel().join("trigger_fs_error"), "1").unwrap();
     }
 
-    fn clear_faults(&mut self) {
+    /// A process that starts elsewhere can hold a copy of the mount for a moment, and a mount of the same device would
+    /// then find the failed file system again.
+    async fn clear_faults(&mut self) {
+        let in_the_kernel = self.in_the_kernel();
         run("umount", &[], &self.path());
         self.is_mounted = false;
+        until("the failed file system is released", async || !in_the_kernel.exists()).await;
         let check = Command::new("e2fsck").args(["-p", "-f"]).arg(self.dir.path().join("image")).output();
         assert!(check.unwrap().status.code().is_some_and(|code| code <= 1));
         self.mount();
@@ -356,7 +365,7 @@ async fn a_state_dir_on_a_failed_file_system_blocks_changes_and_no_command() {
     let home = daemon.stop().await;
     let said = refusal(&home).await;
     assert!(said.contains("Read-only file system") && said.contains("`mount`"), "{said}");
-    disk.clear_faults();
+    disk.clear_faults().await;
     let daemon = Daemon::start_in(home).await;
     let scene = Scene { daemon, runs, busy, parked };
     assert_eq!(scene.daemon.client.get(&scene.runs).await.unwrap().state, SandboxState::Running);
