@@ -32,6 +32,9 @@ pub struct Quotas {
     /// Stored bytes of the snapshots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_bytes: Option<u64>,
+    /// Bytes of the bases that the sandboxes are over, each counted once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_bytes: Option<u64>,
     /// Commands that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands: Option<u64>,

@@ -72,7 +72,7 @@ pub(crate) fn decimal(number: f64) -> String {
 pub(crate) fn quota(name: &str, value: u64) -> String {
     match name {
         "memoryMb" | "diskMb" => bytes(value.saturating_mul(1024 * 1024)),
-        "snapshotBytes" | "egressBytesPerDay" => bytes(value),
+        "snapshotBytes" | "baseBytes" | "egressBytesPerDay" => bytes(value),
         "commandTimeoutMs" => duration(value),
         _ => count(value),
     }
@@ -89,6 +89,7 @@ pub(crate) fn quota_name(name: &str) -> Cow<'_, str> {
         "vcpus" => "Processors of running sandboxes",
         "diskMb" => "Disks",
         "snapshotBytes" => "Snapshots",
+        "baseBytes" => "Bases",
         "commands" => "Running commands",
         "links" => "Preview links",
         "egressBytesPerDay" => "Outbound traffic per day",

@@ -23,6 +23,8 @@ pub enum Quota {
     DiskMb,
     /// Stored bytes of the snapshots.
     SnapshotBytes,
+    /// Bytes of the bases that the sandboxes are over, each counted once.
+    BaseBytes,
     /// Commands that run at the same time.
     Commands,
     /// Valid links to previews.
@@ -33,13 +35,14 @@ pub enum Quota {
 
 impl Quota {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Sandboxes,
         Self::RunningSandboxes,
         Self::MemoryMb,
         Self::Vcpus,
         Self::DiskMb,
         Self::SnapshotBytes,
+        Self::BaseBytes,
         Self::Commands,
         Self::Links,
         Self::EgressBytesPerDay,
@@ -54,6 +57,7 @@ impl Quota {
             Self::Vcpus => "vcpus",
             Self::DiskMb => "diskMb",
             Self::SnapshotBytes => "snapshotBytes",
+            Self::BaseBytes => "baseBytes",
             Self::Commands => "commands",
             Self::Links => "links",
             Self::EgressBytesPerDay => "egressBytesPerDay",
@@ -183,6 +187,7 @@ impl ProjectQuotas {
             vcpus: limit(Quota::Vcpus),
             disk_mb: limit(Quota::DiskMb),
             snapshot_bytes: limit(Quota::SnapshotBytes),
+            base_bytes: limit(Quota::BaseBytes),
             commands: limit(Quota::Commands),
             links: limit(Quota::Links),
             egress_bytes_per_day: limit(Quota::EgressBytesPerDay),
@@ -235,6 +240,7 @@ fn wire_of(wire: &Quotas, quota: Quota) -> &Option<u64> {
         Quota::Vcpus => &wire.vcpus,
         Quota::DiskMb => &wire.disk_mb,
         Quota::SnapshotBytes => &wire.snapshot_bytes,
+        Quota::BaseBytes => &wire.base_bytes,
         Quota::Commands => &wire.commands,
         Quota::Links => &wire.links,
         Quota::EgressBytesPerDay => &wire.egress_bytes_per_day,
@@ -292,7 +298,7 @@ mod tests {
     fn quotas_survive_the_wire() {
         let given = wire(
             r#"{"sandboxes":0,"sandboxesPerSubject":2,"runningSandboxes":2,"guaranteedRunning":1,"memoryMb":3,"vcpus":4,"diskMb":5,
-                "snapshotBytes":6,"commands":7,"links":8,"egressBytesPerDay":9,"commandTimeoutMs":1000,
+                "snapshotBytes":6,"baseBytes":6,"commands":7,"links":8,"egressBytesPerDay":9,"commandTimeoutMs":1000,
                 "images":["a:1"],"networkModes":["none","allowlist"]}"#,
         );
         let quotas = ProjectQuotas::from_wire(&given, "").unwrap();

@@ -115,6 +115,7 @@ fn table() -> Vec<Row> {
         ("Quotas", "vcpus", quota()),
         ("Quotas", "diskMb", quota()),
         ("Quotas", "snapshotBytes", quota()),
+        ("Quotas", "baseBytes", quota()),
         ("Quotas", "commands", quota()),
         ("Quotas", "links", quota()),
         ("Quotas", "egressBytesPerDay", quota()),

@@ -144,7 +144,7 @@ impl Lifecycle {
     ) -> Result<Running, Error> {
         // First, because it may take minutes, in which others can run.
         let base = match seed.and_then(Seed::base) {
-            Some(source) => self.storage.base(source, async || self.bases_in_use().await).await,
+            Some(source) => self.base_below(sandbox, source).await,
             None => None,
         };
         let permit = self.acquire_run_permit(sandbox).await?;

@@ -4,6 +4,7 @@
 //! even if the caller stops waiting. A half-created sandbox is worse than one that is no longer needed.
 
 mod activity;
+mod bases;
 mod bridge;
 mod capacity;
 mod checkpoints;
@@ -257,16 +258,6 @@ impl Lifecycle {
             sandbox.with_facts(|facts| Some(facts.record.disk.as_ref()?.lower()?.driver().to_owned()))
         };
         self.registry.all().iter().filter_map(driver_of).collect()
-    }
-
-    /// Names of the bases that sandboxes need. `None` if the engine has disks with files whose sandbox is not known: a base
-    /// of theirs must not be removed.
-    pub(in crate::service) async fn bases_in_use(&self) -> Result<Option<HashSet<String>>, Error> {
-        let disks = self.storage.unclaimed(|| self.claimed_disks()).await?;
-        let base_of = |sandbox: &Arc<Sandbox>| {
-            sandbox.with_facts(|facts| Some(facts.record.disk.as_ref()?.lower()?.base().to_owned()))
-        };
-        Ok(disks.used.is_empty().then(|| self.registry.all().iter().filter_map(base_of).collect()))
     }
 
     /// Counts a repair.

@@ -66,6 +66,7 @@ impl Lifecycle {
                 self.check_sandbox(&sandbox).await;
             })
             .await;
+        self.charge_restored_bases().await;
         self.sweep(&inventory).await
     }
 

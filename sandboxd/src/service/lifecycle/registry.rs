@@ -13,7 +13,7 @@ use super::Error;
 use super::order::Exclusive;
 use super::sandbox::{Sandbox, new_record};
 use crate::model::{Owner, SandboxSpec, SessionKey, Transport, UidSlot};
-use crate::service::quotas::{Charge, Denied};
+use crate::service::quotas::{BaseCharge, Charge, Denied};
 
 /// The result of a claim for a session.
 pub(super) enum Claim {
@@ -35,6 +35,8 @@ struct Sandboxes {
     slots: HashSet<UidSlot>,
     /// What the projects are charged for the sandboxes.
     charges: HashMap<SandboxId, Charge>,
+    /// What they are charged for the bases below them.
+    base_charges: HashMap<SandboxId, BaseCharge>,
     /// Slots of other daemons' sandboxes on this engine, as of the last listing.
     other_slots: HashSet<UidSlot>,
 }
@@ -91,6 +93,21 @@ impl Registry {
         !taken
     }
 
+    /// Holds the charge for the base below a sandbox until the sandbox is removed.
+    pub(super) fn hold_base_charge(&self, id: &SandboxId, charge: BaseCharge) {
+        let mut sandboxes = self.lock();
+        if sandboxes.by_id.contains_key(id) {
+            sandboxes.base_charges.insert(id.clone(), charge);
+        }
+    }
+
+    /// Sandboxes without such a charge.
+    pub(super) fn without_base_charge(&self) -> Vec<Arc<Sandbox>> {
+        let sandboxes = self.lock();
+        let uncharged = sandboxes.by_id.iter().filter(|(id, _)| !sandboxes.base_charges.contains_key(*id));
+        uncharged.map(|(_, sandbox)| Arc::clone(sandbox)).collect()
+    }
+
     /// The sandbox of a session.
     pub(super) fn of_session(&self, owner: &Owner, key: &SessionKey) -> Option<Arc<Sandbox>> {
         self.lock().of_session(&(owner.clone(), key.clone()))
@@ -119,6 +136,7 @@ impl Registry {
         }
         sandboxes.slots.remove(&sandbox.slot());
         sandboxes.charges.remove(sandbox.id());
+        sandboxes.base_charges.remove(sandbox.id());
         if sandboxes.by_session.get(sandbox.session()) == Some(sandbox.id()) {
             sandboxes.by_session.remove(sandbox.session());
         }

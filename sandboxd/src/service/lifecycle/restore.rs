@@ -49,6 +49,7 @@ impl Lifecycle {
         futures::stream::iter(records.map(Ok))
             .try_for_each_concurrent(limits::RECONCILE_AT_ONCE, |record| self.restore(record, &inventory))
             .await?;
+        self.charge_restored_bases().await;
         let lifecycle = Arc::clone(self);
         self.tasks
             .wait_up_to(limits::RESTORE_WAIT, async move {

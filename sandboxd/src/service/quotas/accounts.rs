@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::bases::Bases;
 use super::days::{Days, Now};
 use super::stored::Stored;
 use crate::egress::Budget;
@@ -49,6 +50,8 @@ pub(super) struct Account {
     freed: u64,
     /// Its snapshots.
     stored: Stored,
+    /// Those that its sandboxes are over.
+    bases: Bases,
     /// Its outbound bytes of today, and the quota for them.
     pub(super) egress: Arc<Budget>,
     pub(super) days: Days,
@@ -65,6 +68,7 @@ impl Account {
             promised: 0,
             freed: 0,
             stored: Stored::default(),
+            bases: Bases::default(),
             egress: Arc::new(egress),
             days: Days::default(),
         }
@@ -74,6 +78,7 @@ impl Account {
     pub(super) fn used(&self, quota: Quota) -> u64 {
         match quota {
             Quota::SnapshotBytes => self.stored.bytes(),
+            Quota::BaseBytes => self.bases.bytes(),
             Quota::EgressBytesPerDay => self.egress.used(),
             charged => self.used.get(charged),
         }
@@ -234,6 +239,26 @@ impl Accounts {
 
     pub(super) fn remove_snapshot(&mut self, snapshot: &SnapshotRecord) {
         self.of(&snapshot.owner.project).stored.remove(snapshot);
+    }
+
+    /// Fails if a project's quota does not permit one more sandbox over a base of this size.
+    pub(super) fn check_base(
+        &mut self,
+        project: &ProjectName,
+        name: &str,
+        bytes: u64,
+    ) -> Result<(), QuotaError> {
+        let account = self.of(project);
+        account.check_quotas(&Amounts::of(Quota::BaseBytes, account.bases.added_by(name, bytes)))
+    }
+
+    /// Charges a project for a sandbox over a base.
+    pub(super) fn add_base(&mut self, project: &ProjectName, name: &str, bytes: u64) {
+        self.of(project).bases.add(name, bytes);
+    }
+
+    pub(super) fn remove_base(&mut self, project: &ProjectName, name: &str) {
+        self.of(project).bases.remove(name);
     }
 
     /// Whether a project may still store something.

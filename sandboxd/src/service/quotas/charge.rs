@@ -81,6 +81,27 @@ impl Drop for Promise {
     }
 }
 
+/// The charge for a sandbox over a base.
+#[derive(Debug)]
+pub(in crate::service) struct BaseCharge {
+    accounts: SharedAccounts,
+    project: ProjectName,
+    base: String,
+}
+
+impl BaseCharge {
+    /// For what the account has been charged already.
+    pub(super) fn new(accounts: &SharedAccounts, project: &ProjectName, base: &str) -> Self {
+        Self { accounts: accounts.clone(), project: project.clone(), base: base.to_owned() }
+    }
+}
+
+impl Drop for BaseCharge {
+    fn drop(&mut self) {
+        self.accounts.lock().remove_base(&self.project, &self.base);
+    }
+}
+
 /// The charge for a snapshot that is about to be recorded. Dropping it takes the charge back.
 #[derive(Debug)]
 pub(in crate::service) struct SnapshotCharge {

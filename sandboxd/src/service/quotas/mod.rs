@@ -5,6 +5,7 @@
 //! components charge what they restore. Only the usage of each day is written, every [`limits::USAGE_EVERY`].
 
 mod accounts;
+mod bases;
 mod charge;
 mod days;
 mod run_permit;
@@ -20,7 +21,7 @@ use tokio::sync::Mutex;
 
 use self::accounts::Accounts;
 pub(in crate::service) use self::accounts::Denied;
-pub(in crate::service) use self::charge::{Charge, Promise, SnapshotCharge};
+pub(in crate::service) use self::charge::{BaseCharge, Charge, Promise, SnapshotCharge};
 use self::charge::{SharedAccounts, now};
 pub(in crate::service) use self::run_permit::RunPermit;
 use self::run_permit::RunningOf;
@@ -201,6 +202,40 @@ impl Quotas {
     /// The budget of a project's outbound connections.
     pub(in crate::service) fn egress(&self, project: &ProjectName) -> Arc<Budget> {
         Arc::clone(&self.accounts.lock().of(project).egress)
+    }
+
+    /// Fails if the project's quota does not permit one more sandbox over a base of this size.
+    pub(in crate::service) fn check_base(
+        &self,
+        project: &ProjectName,
+        name: &str,
+        bytes: u64,
+    ) -> Result<(), QuotaError> {
+        self.accounts.lock().check_base(project, name, bytes)
+    }
+
+    /// Charges a project for a sandbox that is about to be over a base.
+    pub(in crate::service) fn base(
+        &self,
+        project: &ProjectName,
+        name: &str,
+        bytes: u64,
+    ) -> Result<BaseCharge, QuotaError> {
+        let mut accounts = self.accounts.lock();
+        accounts.check_base(project, name, bytes)?;
+        accounts.add_base(project, name, bytes);
+        Ok(BaseCharge::new(&self.accounts, project, name))
+    }
+
+    /// As [`Self::base`], for a sandbox that exists.
+    pub(in crate::service) fn existing_base(
+        &self,
+        project: &ProjectName,
+        name: &str,
+        bytes: u64,
+    ) -> BaseCharge {
+        self.accounts.lock().add_base(project, name, bytes);
+        BaseCharge::new(&self.accounts, project, name)
     }
 
     /// Fails if the project has no room for another snapshot.

@@ -50,6 +50,8 @@ pub(in crate::service) type ImageError = Box<dyn StdError + Send + Sync>;
 pub(in crate::service) struct HeldBase {
     /// What a disk is used over.
     pub(in crate::service) lower: Lower,
+    /// Space that its image takes, in bytes.
+    pub(in crate::service) bytes: u64,
     _lease: BaseLease,
 }
 
@@ -115,13 +117,14 @@ impl Bases {
     }
 
     /// Returns a base, and makes it first if there is none. `None` if bases do not work here, there is no room for this
-    /// one, or others take too long. `in_use` returns the names of the bases that sandboxes need, or `None` if some of
-    /// them are unknown.
+    /// one, or others take too long. `may_take` tells whether a new base of this many bytes is wanted. `in_use` returns the
+    /// names of the bases that sandboxes need, or `None` if some of them are unknown.
     pub(super) async fn get(
         &self,
         engine: &Engine,
         disks: &Disks,
         source: &dyn BaseSource,
+        may_take: impl Fn(u64) -> bool,
         in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
     ) -> Result<Option<HeldBase>, BaseError> {
         if !self.are_enabled() || matches!(self.availability(), Availability::Unavailable { .. }) {
@@ -131,11 +134,11 @@ impl Bases {
         let Some(lease) = self.states.lease(&name) else { return Ok(None) };
         if let Availability::Available { driver } = self.availability()
             && let generation @ Some(_) = self.states.stable_generation(&name)
-            && self.is_usable(&disks.bases().await?, &name)
+            && let Some(bytes) = self.usable(&disks.bases().await?, &name)
             // The list may include bases that were made or removed meanwhile.
             && self.states.stable_generation(&name) == generation
         {
-            return Ok(Some(held(&driver, lease)?));
+            return Ok(Some(HeldBase { lower: lower(&driver, &name)?, bytes, _lease: lease }));
         }
         let Ok(_changing) = timeout(limits::BASE_WAIT, self.changing.lock()).await else { return Ok(None) };
         let Some(driver) = self.driver(engine, disks).await? else { return Ok(None) };
@@ -145,21 +148,37 @@ impl Bases {
         }
         let existing = disks.bases().await?;
         self.states.forget_absent(&existing);
-        let held = held(&driver, lease)?;
         if existing.iter().any(|base| base.name == name) {
-            let is_usable = self.is_usable(&existing, &name) && self.probe(disks, &held.lower).await?;
-            return Ok(is_usable.then_some(held));
+            let Some(bytes) = self.usable(&existing, &name) else { return Ok(None) };
+            let lower = lower(&driver, &name)?;
+            let is_mountable = self.probe(disks, &lower).await?;
+            return Ok(is_mountable.then_some(HeldBase { lower, bytes, _lease: lease }));
         }
-        let made = match self.make(disks, source, existing, in_use).await {
-            Ok(true) => self.probe(disks, &held.lower).await.map_err(Into::into),
-            other => other,
-        };
-        if matches!(made, Ok(true)) {
+        let lower = lower(&driver, &name)?;
+        let made = self.make_and_probe(disks, source, &lower, may_take, existing, in_use).await;
+        if matches!(made, Ok(Some(_))) {
             self.states.set_unsettled(&name, false);
         } else {
             self.remove_unsettled(disks).await;
         }
-        Ok(made?.then_some(held))
+        Ok(made?.map(|bytes| HeldBase { lower, bytes, _lease: lease }))
+    }
+
+    /// Makes a base, which is not settled then. Returns its size in bytes if it exists now and can be mounted.
+    async fn make_and_probe(
+        &self,
+        disks: &Disks,
+        source: &dyn BaseSource,
+        lower: &Lower,
+        may_take: impl Fn(u64) -> bool,
+        existing: Vec<BaseUse>,
+        in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
+    ) -> Result<Option<u64>, BaseError> {
+        let is_made = self.make(disks, source, may_take, existing, in_use).await?;
+        if !is_made || !self.probe(disks, lower).await? {
+            return Ok(None);
+        }
+        Ok(self.usable(&disks.bases().await?, lower.base()))
     }
 
     /// Makes a base, which is not settled then. Returns whether it exists now.
@@ -167,6 +186,7 @@ impl Bases {
         &self,
         disks: &Disks,
         source: &dyn BaseSource,
+        may_take: impl Fn(u64) -> bool,
         existing: Vec<BaseUse>,
         in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
     ) -> Result<bool, BaseError> {
@@ -185,6 +205,9 @@ impl Bases {
             return Ok(false);
         };
         let bytes = image.bytes();
+        if !may_take(bytes) {
+            return Ok(false);
+        }
         if !self.make_room(disks, existing, bytes, in_use).await? {
             warn!(
                 base = name,
@@ -264,9 +287,10 @@ impl Bases {
         *lock(&self.availability) = Availability::Unavailable { until };
     }
 
-    /// Whether a base exists and was not found to be damaged.
-    fn is_usable(&self, existing: &[BaseUse], name: &str) -> bool {
-        existing.iter().any(|base| base.name == name && !self.states.is_damaged(base))
+    /// Space in bytes that a base takes, if it exists and was not found to be damaged.
+    fn usable(&self, existing: &[BaseUse], name: &str) -> Option<u64> {
+        let base = existing.iter().find(|base| base.name == name && !self.states.is_damaged(base))?;
+        Some(base.allocated_bytes)
     }
 
     /// What is wrong with a base after a sandbox over it could not be started. `None` if the engine's error has another
@@ -414,9 +438,8 @@ impl Bases {
     }
 }
 
-fn held(driver: &str, lease: BaseLease) -> Result<HeldBase, Error> {
-    let lower = Lower::new(&lease.name, driver).map_err(crate::model::Refusal::from)?;
-    Ok(HeldBase { lower, _lease: lease })
+fn lower(driver: &str, base: &str) -> Result<Lower, Error> {
+    Ok(Lower::new(base, driver).map_err(crate::model::Refusal::from)?)
 }
 
 fn total(bases: &[BaseUse]) -> u64 {

@@ -134,15 +134,17 @@ impl Storage {
         }
     }
 
-    /// Returns the base of a source, made first if there is none. `None` if a sandbox gets the files one by one. `in_use`
-    /// returns the names of the bases that sandboxes need, or `None` if some of them are unknown.
+    /// Returns the base of a source, made first if there is none. `None` if a sandbox gets the files one by one. `may_take`
+    /// tells whether a new base of this many bytes is wanted. `in_use` returns the names of the bases that sandboxes need,
+    /// or `None` if some of them are unknown.
     pub(in crate::service) async fn base(
         &self,
         source: &dyn BaseSource,
+        may_take: impl Fn(u64) -> bool,
         in_use: impl AsyncFnOnce() -> Result<Option<HashSet<String>>, Error>,
     ) -> Option<HeldBase> {
         let base = match self.disks() {
-            Some(disks) => self.bases.get(&self.engine, disks, source, in_use).await,
+            Some(disks) => self.bases.get(&self.engine, disks, source, may_take, in_use).await,
             None => Ok(None),
         };
         // The files can be written one by one instead, which reports its own errors.
@@ -260,6 +262,12 @@ impl Storage {
         let listed = disks.list().await.ok()?;
         let sees_devices = disks.sees_devices();
         Some(listed.into_iter().map(|disk| (disk.name, disk.attached || !sees_devices)).collect())
+    }
+
+    /// Space that each base takes on the engine's disk, in bytes.
+    pub(in crate::service) async fn base_bytes(&self) -> Result<HashMap<String, u64>, Error> {
+        let Some(disks) = self.disks() else { return Ok(HashMap::new()) };
+        Ok(disks.bases().await?.into_iter().map(|base| (base.name, base.allocated_bytes)).collect())
     }
 
     /// Space that each disk takes on the engine's disk, in bytes. Empty if workspaces have no disks of their own.

@@ -4,12 +4,12 @@ use futures::future::join_all;
 use sandbox_api::command::StartCommand;
 use sandbox_api::network::DenialReason;
 use sandbox_api::quota::Quotas;
-use sandbox_api::sandbox::{CreateSandbox, Network, Resources};
+use sandbox_api::sandbox::{CreateSandbox, Network, Resources, WorkspaceSource};
 use sandbox_api::snapshot::MakeSnapshot;
 use sandbox_api::{ErrorBody, ErrorCode, SandboxId};
 use sandbox_client::{Client, Error};
 
-use super::client_of;
+use super::{client_of, token_of};
 use crate::support::harness::{Daemon, script, until};
 use crate::support::http::{Answer, HttpClient};
 
@@ -158,6 +158,47 @@ async fn commands_links_and_snapshots_are_limited() {
         lab.delete_snapshot(snapshot).await.unwrap();
     }
     assert_eq!(used(&lab, "snapshotBytes").await, 0);
+    daemon.stop().await;
+}
+
+/// Sandboxes of a project share the files of a large snapshot, which count once. Beyond the quota, each gets a copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn bases_are_charged_once_for_all_sandboxes_of_a_project() {
+    let daemon = Daemon::start().await;
+    let token = token_of(&daemon, "lab", None, &["use", "manage"]).await.token;
+    let lab = Client::new(&daemon.base, &token).unwrap();
+    let original = lab.create_or_reconnect(&request("chat:1")).await.unwrap().sandbox_id;
+    run(&lab, &original, "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done").await;
+    let snapshot = lab.make_snapshot(&original, &MakeSnapshot::default()).await.unwrap().snapshot.snapshot_id;
+    let copy = async |key: &str| {
+        let workspace = Some(WorkspaceSource { snapshot_id: snapshot.clone() });
+        let created = lab.create_or_reconnect(&CreateSandbox { workspace, ..request(key) }).await.unwrap();
+        run(&lab, &created.sandbox_id, "test $(cat many/* | wc -l) = 1200").await;
+        let posture = lab.get(&created.sandbox_id).await.unwrap().posture.unwrap();
+        (created.sandbox_id, posture.base.is_some())
+    };
+    let quota = |bytes| Quotas { base_bytes: Some(bytes), ..Quotas::default() };
+
+    set(&daemon, quota(1000)).await;
+    assert!(!copy("chat:2").await.1, "the base is larger");
+    assert_eq!(used(&lab, "baseBytes").await, 0);
+    set(&daemon, quota(1 << 20)).await;
+    let (first, is_over_base) = copy("chat:3").await;
+    assert!(is_over_base);
+    let charged = used(&lab, "baseBytes").await;
+    assert!((1000..1 << 20).contains(&charged), "{charged}");
+    set(&daemon, quota(charged)).await;
+    let (second, is_over_base) = copy("chat:4").await;
+    assert!(is_over_base, "it adds nothing");
+    assert_eq!(used(&lab, "baseBytes").await, charged);
+
+    let daemon = Daemon::start_in(daemon.stop().await).await;
+    let lab = Client::new(&daemon.base, &token).unwrap();
+    assert_eq!(used(&lab, "baseBytes").await, charged);
+    lab.delete(&first).await.unwrap();
+    assert_eq!(used(&lab, "baseBytes").await, charged);
+    lab.delete(&second).await.unwrap();
+    assert_eq!(used(&lab, "baseBytes").await, 0);
     daemon.stop().await;
 }
 

@@ -17,7 +17,7 @@ use crate::units::quota_name;
 use crate::visitor::{Sent, Visitor};
 
 /// Quotas that are numbers, and their units.
-const NUMBERS: [(&str, &str); 12] = [
+const NUMBERS: [(&str, &str); 13] = [
     ("sandboxes", "Running or parked."),
     ("sandboxesPerSubject", "Of one subject, running or parked."),
     ("runningSandboxes", "Running at the same time."),
@@ -26,6 +26,7 @@ const NUMBERS: [(&str, &str); 12] = [
     ("vcpus", "As the sandboxes were created."),
     ("diskMb", "In MiB, running or parked."),
     ("snapshotBytes", "In bytes, as they are stored."),
+    ("baseBytes", "In bytes. A base that several sandboxes share counts once."),
     ("commands", "At the same time."),
     ("links", "Valid at the same time."),
     ("egressBytesPerDay", "In bytes of both directions, since midnight UTC."),
@@ -145,6 +146,7 @@ mod tests {
             vcpus: Some(5),
             disk_mb: Some(6),
             snapshot_bytes: Some(7),
+            base_bytes: Some(7),
             commands: Some(8),
             links: Some(9),
             egress_bytes_per_day: Some(10),

@@ -89,11 +89,11 @@ fn a_damaged_base_is_not_used_until_its_file_is_another_one() {
     let bases = bases();
     let damaged = base("a");
     bases.states.set_damaged(damaged.clone());
-    assert!(!bases.is_usable(std::slice::from_ref(&damaged), "a"));
-    assert!(bases.is_usable(&[BaseUse { made_s: 6, ..damaged.clone() }], "a"));
+    assert_eq!(bases.usable(std::slice::from_ref(&damaged), "a"), None);
+    assert!(bases.usable(&[BaseUse { made_s: 6, ..damaged.clone() }], "a").is_some());
     bases.states.set_unsettled("a", true);
     bases.states.set_unsettled("a", false);
-    assert!(bases.is_usable(&[damaged], "a"), "it was made again in the same second");
+    assert!(bases.usable(&[damaged], "a").is_some(), "it was made again in the same second");
 }
 
 #[test]
