@@ -2,19 +2,19 @@
 # Builds the programs.
 #
 # Note: cargo unifies the features of dependencies over the packages that are named. All builds therefore name the same
-# packages, even if they build fewer. With other features, cargo would compile most dependencies again. The chat is built
-# separately and last, so that sandboxd can be used meanwhile.
+# packages, even if they build fewer programs. With other features, cargo would compile most dependencies again, and with
+# them sandboxd. The chat is built separately and last, so that sandboxd can be used meanwhile.
 
 # Naming all makes them share one build of their dependencies.
-readonly DAEMON_PACKAGES=(-p sandbox-agent -p sandboxd -p volume-plugin)
+readonly PACKAGES=(-p sandbox-agent -p sandboxd -p volume-plugin -p chat)
 
 build_agent() {
-  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd-volumes
+  build_release "${PACKAGES[@]}" --bin sandbox-agent --bin sandboxd-volumes
   install_agent
 }
 
 build_daemon() {
-  build_release "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes
+  build_release "${PACKAGES[@]}" --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes
   install_agent
 }
 
@@ -27,13 +27,13 @@ build_daemon_quickly() {
     grep --quiet --line-regexp --fixed-strings -- "$crate" <<<"$agent_crates" \
       || quick+=(--config "profile.release.package.$crate.opt-level=0")
   done < <(printf '%s\n' sandboxd libsqlite3-sys rmcp && sed -n 's/^\([a-z0-9-]*\) = { path = .*/\1/p' Cargo.toml)
-  build_release "${quick[@]}" "${DAEMON_PACKAGES[@]}" --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes
+  build_release "${quick[@]}" "${PACKAGES[@]}" --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes
   install_agent
 }
 
 # Builds the chat, and the daemon again if it is not optimized yet.
 build_chat() {
-  build_release "${DAEMON_PACKAGES[@]}" -p chat --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes --bin chat
+  build_release "${PACKAGES[@]}" --bin sandbox-agent --bin sandboxd --bin sandboxd-volumes --bin chat
 }
 
 build_release() {
