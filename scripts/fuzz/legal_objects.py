@@ -56,6 +56,9 @@ def is_missing(exchange):
     if resource == "project":
         projects = daemon.get("/v1/projects?limit=1000")["projects"]
         return "project" in path and path["project"] not in [project["name"] for project in projects]
+    if resource == "value":
+        kept = daemon.get(f"/v1/sandboxes/{exchange.sandbox}/kv?limit=1000")["values"]
+        return exchange.operation == "getValue" and exchange.path["key"] not in [value["key"] for value in kept]
     if resource == "orphan":
         orphans = daemon.get("/v1/orphans")["orphans"]
         return exchange.operation == "removeOrphan" and path["name"] not in [orphan["name"] for orphan in orphans]
@@ -271,6 +274,18 @@ def is_no_cursor(exchange):
 def is_no_cursor_of_projects(exchange):
     cursor = exchange.query.get("cursor")
     return cursor is not None and not syntax.is_name_of_project(cursor)
+
+
+@legal(400, "getValue", "putValue", "deleteValue")
+def is_no_key(exchange):
+    return exchange.details.get("field") == "key" and syntax.is_long_key(exchange.path["key"])
+
+
+@legal(400, "listValues")
+def lists_no_keys(exchange):
+    cursor, prefix = exchange.query.get("cursor"), exchange.query.get("prefix")
+    is_no_cursor = cursor is not None and not syntax.is_key(cursor)
+    return is_no_cursor or (prefix is not None and syntax.is_long_key(prefix))
 
 
 @legal(400, "createChildToken")

@@ -11,6 +11,9 @@ MAX_PATH_BYTES = 4095
 
 MAX_PATTERN_BYTES = 4096
 
+# Length of the key of a value in bytes.
+MAX_KEY_BYTES = 256
+
 MAX_PATTERNS = 100
 
 # Regular expressions and globs with more groups in each other are not decided here. The daemon's limit is higher.
@@ -83,6 +86,16 @@ def is_name_of_project(text):
 
 def is_id_of_token(text):
     return re.fullmatch(r"tok_[A-Za-z0-9]{16,64}", text) is not None
+
+
+def is_long_key(text):
+    """Characters are counted in the schema, and bytes by the daemon."""
+    return len(text.encode(errors="surrogatepass")) > MAX_KEY_BYTES
+
+
+def is_key(text):
+    is_plain = re.search(r"[\x00-\x1f\x7f-\x9f]", text) is None and text not in ("", ".", "..")
+    return is_plain and not is_long_key(text)
 
 
 def is_too_long(text):

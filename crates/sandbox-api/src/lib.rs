@@ -22,6 +22,7 @@ pub mod sandbox;
 pub mod session;
 pub mod snapshot;
 pub mod terminal;
+pub mod value;
 
 pub use error::{ErrorBody, ErrorCode};
 pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId, TokenId};

@@ -35,6 +35,9 @@ pub struct Quotas {
     /// Bytes of the bases that the sandboxes are over, each counted once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_bytes: Option<u64>,
+    /// Bytes of the values that are kept with the sandboxes, and of their keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_bytes: Option<u64>,
     /// Commands that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands: Option<u64>,

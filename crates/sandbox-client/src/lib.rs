@@ -69,6 +69,7 @@ mod stdin;
 mod terminal;
 mod transport;
 mod tunnel;
+mod value;
 mod watch;
 
 use std::sync::Arc;

@@ -128,6 +128,8 @@ mod tests {
                 "GET /v1/sandboxes/{id}/commands/{commandId}/logs",
                 "GET /v1/sandboxes/{id}/commands/{commandId}/wait",
                 "GET /v1/sandboxes/{id}/history",
+                "GET /v1/sandboxes/{id}/kv",
+                "GET /v1/sandboxes/{id}/kv/{key}",
                 "GET /v1/sandboxes/{id}/mcp",
                 "GET /v1/sandboxes/{id}/mcp/{name}",
                 "GET /v1/sandboxes/{id}/network/denials",
@@ -156,15 +158,17 @@ mod tests {
             ],
         ),
         (
-            "writes files, which every command does without a line of its own",
+            "writes files, which every command does without a line of its own, or values",
             &[
                 "DELETE /v1/sandboxes/{id}/files",
+                "DELETE /v1/sandboxes/{id}/kv/{key}",
                 "POST /v1/sandboxes/{id}/files:edit",
                 "POST /v1/sandboxes/{id}/files:mkdir",
                 "POST /v1/sandboxes/{id}/files:move",
                 "POST /v1/sandboxes/{id}/files:write",
                 "PUT /v1/sandboxes/{id}/files",
                 "PUT /v1/sandboxes/{id}/files:archive",
+                "PUT /v1/sandboxes/{id}/kv/{key}",
             ],
         ),
         (

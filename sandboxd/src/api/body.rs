@@ -139,6 +139,18 @@ impl FromRequest<ApiState> for Input {
     }
 }
 
+/// A value to keep: any bytes, with a limited length.
+pub(super) struct KeptBytes(pub(super) Bytes);
+
+impl FromRequest<ApiState> for KeptBytes {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self> {
+        let (bytes, _memory) = read_whole(request, state, limits::MAX_VALUE_BYTES).await?;
+        Ok(Self(bytes.into()))
+    }
+}
+
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         let json = serde_json::to_vec(&self.0).expect("our types have string keys and finite numbers");

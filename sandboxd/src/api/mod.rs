@@ -54,6 +54,7 @@ mod terminal_socket;
 mod ticket;
 mod tickets;
 mod tunnel;
+mod value;
 mod verb;
 
 use axum::http::HeaderValue;

@@ -16,7 +16,7 @@ use super::{
     ApiState, acts, audit, auth, batch, child_token, client_address, command, docs, files, health, history,
     hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates, request_log, run,
     sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal,
-    ticket, tunnel, verb,
+    ticket, tunnel, value, verb,
 };
 use crate::model::Instance;
 
@@ -55,6 +55,8 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/files:watch", routes!(files::watch::watch))
         .add("/v1/sandboxes/{id}/files:grep", routes!(files::search::grep))
         .add("/v1/sandboxes/{id}/files:glob", routes!(files::search::glob))
+        .add("/v1/sandboxes/{id}/kv", routes!(value::list))
+        .add("/v1/sandboxes/{id}/kv/{key}", routes!(value::get, value::put, value::delete))
         .add("/v1/sandboxes/{id}/terminals", routes!(terminal::list, terminal::open))
         .add("/v1/sandboxes/{id}/terminals/{terminalId}", routes!(terminal::inspect, terminal::close))
         .add("/v1/sandboxes/{id}/terminals/{terminalId}:resize", routes!(terminal::resize))

@@ -285,7 +285,7 @@ fn to_wire(view: SandboxView) -> Sandbox {
 }
 
 /// Converts a time. One outside the supported range becomes the Unix epoch.
-fn time(ms: i64) -> Timestamp {
+pub(super) fn time(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 

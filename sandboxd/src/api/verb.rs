@@ -37,13 +37,21 @@ pub(super) fn join(path: &str) -> String {
     path.replacen("/:", ":", 1)
 }
 
-/// Only routes of the API have verbs. In paths of surfaces, a colon may belong to the name of a file.
+/// Only routes of the API have verbs. In paths of surfaces, a colon may belong to the name of a file, and in those of values
+/// to a key.
 fn rewritten(uri: &Uri) -> Option<Uri> {
-    let path = uri.path().starts_with("/v1/").then(|| split(uri.path())).flatten()?;
+    let has_verb = uri.path().starts_with("/v1/") && !names_value(uri.path());
+    let path = has_verb.then(|| split(uri.path())).flatten()?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(path + query.as_str()).ok()?);
     Uri::from_parts(parts).ok()
+}
+
+/// `/v1/sandboxes/{id}/kv/{key}`
+fn names_value(path: &str) -> bool {
+    let mut segments = path.split('/').skip(2);
+    segments.next() == Some("sandboxes") && segments.nth(1) == Some("kv") && segments.next().is_some()
 }
 
 #[cfg(test)]
@@ -61,6 +69,8 @@ mod tests {
         let uri: Uri = "http://h/v1/a:b?c=d:e".parse().unwrap();
         assert_eq!(rewritten(&uri).unwrap(), "http://h/v1/a/:b?c=d:e");
         assert_eq!(rewritten(&"/open-terminal/files/serve/a:b".parse().unwrap()), None);
+        assert_eq!(rewritten(&"/v1/sandboxes/sbx_1/kv/a:b".parse().unwrap()), None);
+        assert!(rewritten(&"/v1/sandboxes/kv/a:b".parse().unwrap()).is_some());
     }
 
     #[test]

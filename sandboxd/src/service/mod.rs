@@ -12,6 +12,7 @@
 //! - `egress`: the sandboxes' outbound connections
 //! - `quotas`: what projects may use and what they use
 //! - `lifecycle`: sandboxes, from create to delete
+//! - `values`: what clients keep with a sandbox by key
 //! - `commands`, `terminals`, `files`, `downloads`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is
 //!   reached
 //! - `snapshots`: the files of a sandbox at one time
@@ -41,6 +42,7 @@ mod storage;
 mod tasks;
 mod terminals;
 mod upkeep;
+mod values;
 
 use std::sync::Arc;
 
@@ -76,6 +78,7 @@ pub use self::snapshots::{
     Snapshots,
 };
 pub use self::terminals::{TerminalHandle, TerminalView, Terminals};
+pub use self::values::Values;
 
 use self::context::Context;
 use self::egress::Egress;
@@ -107,6 +110,7 @@ pub struct Service {
     snapshots: Arc<Snapshots>,
     projects: Projects,
     quotas: Arc<Quotas>,
+    values: Arc<Values>,
 }
 
 impl Service {
@@ -147,6 +151,7 @@ impl Service {
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &audit, &lifecycle, &files),
+            values: Arc::new(Values::new(&context, &lifecycle, &quotas)),
             projects,
             quotas,
             files,
@@ -186,6 +191,11 @@ impl Service {
     /// Files of sandboxes.
     pub fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// Values that are kept with sandboxes.
+    pub fn values(&self) -> &Arc<Values> {
+        &self.values
     }
 
     /// Links that download files.

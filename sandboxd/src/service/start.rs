@@ -61,6 +61,7 @@ impl Service {
             // Also for the sandboxes that were restored before an error.
             self.commands.watch_restored().await;
             restored?;
+            self.values.restore().await?;
             self.projects.add_missing(self.lifecycle.projects()).await?;
             done.restored = true;
         }

@@ -25,6 +25,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 15] = [
     ("snapshots", "Snapshots", &["audit", "lifecycle", "quotas", "storage"]),
     ("commands", "Commands", &["history", "lifecycle", "quotas", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
+    ("values", "Values", &["lifecycle", "quotas"]),
     ("files", "Files", &["lifecycle", "snapshots", "storage"]),
     ("downloads", "Downloads", &["audit", "files", "lifecycle"]),
     ("previews", "Previews", &["audit", "egress", "lifecycle", "quotas"]),

@@ -22,3 +22,4 @@ mod snapshots;
 mod support;
 mod surfaces;
 mod terminals;
+mod values;

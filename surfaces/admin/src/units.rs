@@ -72,7 +72,7 @@ pub(crate) fn decimal(number: f64) -> String {
 pub(crate) fn quota(name: &str, value: u64) -> String {
     match name {
         "memoryMb" | "diskMb" => bytes(value.saturating_mul(1024 * 1024)),
-        "snapshotBytes" | "baseBytes" | "egressBytesPerDay" => bytes(value),
+        "snapshotBytes" | "baseBytes" | "valueBytes" | "egressBytesPerDay" => bytes(value),
         "commandTimeoutMs" => duration(value),
         _ => count(value),
     }
@@ -90,6 +90,7 @@ pub(crate) fn quota_name(name: &str) -> Cow<'_, str> {
         "diskMb" => "Disks",
         "snapshotBytes" => "Snapshots",
         "baseBytes" => "Bases",
+        "valueBytes" => "Values",
         "commands" => "Running commands",
         "links" => "Preview links",
         "egressBytesPerDay" => "Outbound traffic per day",

@@ -47,6 +47,7 @@ pub mod token;
 pub mod tool_tokens;
 mod upstream;
 mod usage;
+pub mod value;
 
 pub use admin_token::AdminToken;
 pub use ca_bundle::CaBundle;

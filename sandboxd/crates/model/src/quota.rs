@@ -25,6 +25,8 @@ pub enum Quota {
     SnapshotBytes,
     /// Bytes of the bases that the sandboxes are over, each counted once.
     BaseBytes,
+    /// Bytes of the values that are kept with the sandboxes, and of their keys.
+    ValueBytes,
     /// Commands that run at the same time.
     Commands,
     /// Valid links to previews.
@@ -35,7 +37,7 @@ pub enum Quota {
 
 impl Quota {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Sandboxes,
         Self::RunningSandboxes,
         Self::MemoryMb,
@@ -43,6 +45,7 @@ impl Quota {
         Self::DiskMb,
         Self::SnapshotBytes,
         Self::BaseBytes,
+        Self::ValueBytes,
         Self::Commands,
         Self::Links,
         Self::EgressBytesPerDay,
@@ -58,6 +61,7 @@ impl Quota {
             Self::DiskMb => "diskMb",
             Self::SnapshotBytes => "snapshotBytes",
             Self::BaseBytes => "baseBytes",
+            Self::ValueBytes => "valueBytes",
             Self::Commands => "commands",
             Self::Links => "links",
             Self::EgressBytesPerDay => "egressBytesPerDay",
@@ -188,6 +192,7 @@ impl ProjectQuotas {
             disk_mb: limit(Quota::DiskMb),
             snapshot_bytes: limit(Quota::SnapshotBytes),
             base_bytes: limit(Quota::BaseBytes),
+            value_bytes: limit(Quota::ValueBytes),
             commands: limit(Quota::Commands),
             links: limit(Quota::Links),
             egress_bytes_per_day: limit(Quota::EgressBytesPerDay),
@@ -241,6 +246,7 @@ fn wire_of(wire: &Quotas, quota: Quota) -> &Option<u64> {
         Quota::DiskMb => &wire.disk_mb,
         Quota::SnapshotBytes => &wire.snapshot_bytes,
         Quota::BaseBytes => &wire.base_bytes,
+        Quota::ValueBytes => &wire.value_bytes,
         Quota::Commands => &wire.commands,
         Quota::Links => &wire.links,
         Quota::EgressBytesPerDay => &wire.egress_bytes_per_day,
@@ -298,7 +304,7 @@ mod tests {
     fn quotas_survive_the_wire() {
         let given = wire(
             r#"{"sandboxes":0,"sandboxesPerSubject":2,"runningSandboxes":2,"guaranteedRunning":1,"memoryMb":3,"vcpus":4,"diskMb":5,
-                "snapshotBytes":6,"baseBytes":6,"commands":7,"links":8,"egressBytesPerDay":9,"commandTimeoutMs":1000,
+                "snapshotBytes":6,"baseBytes":6,"valueBytes":6,"commands":7,"links":8,"egressBytesPerDay":9,"commandTimeoutMs":1000,
                 "images":["a:1"],"networkModes":["none","allowlist"]}"#,
         );
         let quotas = ProjectQuotas::from_wire(&given, "").unwrap();

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
+use sandboxd_model::value::{KeptValue, ValueInfo, ValueKey, ValueTotals};
 use sandboxd_model::{
     CommandRecord, Ended, Orphan, Owner, ProjectName, ProjectQuotas, ProjectRecord, RestoreRecord,
     RevokedSubject, SandboxRecord, SnapshotCursor, SnapshotRecord, SnapshotState, Stage, TokenRecord,
@@ -35,6 +36,7 @@ pub trait Backend:
     + SnapshotTable
     + ProjectTable
     + QuotaTable
+    + ValueTable
     + DaemonTable
     + Debug
     + Send
@@ -138,6 +140,37 @@ pub trait LinkTable {
 
     /// Deletes links. Skips links that do not exist.
     async fn delete_links(&self, links: &[LinkId]) -> Result<(), Error>;
+}
+
+/// Operations on the values that clients keep with a sandbox. They are removed with it.
+#[async_trait]
+pub trait ValueTable {
+    /// One value.
+    async fn value(&self, sandbox: &SandboxId, key: &ValueKey) -> Result<Option<KeptValue>, Error>;
+
+    /// Up to `limit` values of a sandbox whose keys begin with `prefix` and follow `after`, in the order of their keys.
+    async fn value_infos(
+        &self,
+        sandbox: &SandboxId,
+        prefix: &str,
+        after: Option<&ValueKey>,
+        limit: u32,
+    ) -> Result<Vec<ValueInfo>, Error>;
+
+    /// All values of a sandbox at one point in time, in the order of their keys.
+    async fn values(&self, sandbox: &SandboxId) -> Result<Vec<KeptValue>, Error>;
+
+    /// The totals of each sandbox that has values.
+    async fn value_totals(&self) -> Result<Vec<(SandboxId, ValueTotals)>, Error>;
+
+    /// The totals of one sandbox.
+    async fn value_totals_of(&self, sandbox: &SandboxId) -> Result<ValueTotals, Error>;
+
+    /// Adds or replaces a value. Fails if the sandbox does not exist.
+    async fn put_value(&self, sandbox: &SandboxId, value: &KeptValue) -> Result<(), Error>;
+
+    /// Deletes a value. Succeeds if there is none. Urgent.
+    async fn delete_value(&self, sandbox: &SandboxId, key: &ValueKey) -> Result<(), Error>;
 }
 
 /// Operations on projects and their tokens.

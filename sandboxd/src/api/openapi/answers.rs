@@ -96,6 +96,15 @@ impl IntoResponses for ByUpload {
     }
 }
 
+/// There is no room for more.
+pub(in crate::api) struct ByRoom;
+
+impl IntoResponses for ByRoom {
+    fn responses() -> Answers {
+        refusals(&[TooLarge, Refused, CapacityExhausted, InsufficientStorage])
+    }
+}
+
 /// The result is too large for one response.
 pub(in crate::api) struct BySize;
 

@@ -116,6 +116,7 @@ fn table() -> Vec<Row> {
         ("Quotas", "diskMb", quota()),
         ("Quotas", "snapshotBytes", quota()),
         ("Quotas", "baseBytes", quota()),
+        ("Quotas", "valueBytes", quota()),
         ("Quotas", "commands", quota()),
         ("Quotas", "links", quota()),
         ("Quotas", "egressBytesPerDay", quota()),
@@ -141,6 +142,11 @@ fn table() -> Vec<Row> {
         ("listTokens", "limit", projects()),
         ("listAudit", "limit", audit_lines()),
         ("listHistory", "limit", ended_commands()),
+        ("listValues", "limit", value_keys()),
+        ("listValues", "prefix", value_prefix()),
+        ("getValue", "key", value_key()),
+        ("putValue", "key", value_key()),
+        ("deleteValue", "key", value_key()),
         ("ResizeTerminal", "cols", range(1..=MAX_TERMINAL_COLS.into())),
         ("ResizeTerminal", "rows", range(1..=MAX_TERMINAL_ROWS.into())),
         ("WriteFiles", "files", json!({ "minItems": 1, "maxItems": MAX_FILES_PER_WRITE })),
@@ -266,6 +272,19 @@ fn audit_lines() -> Value {
 
 fn ended_commands() -> Value {
     json!({ "minimum": 1, "maximum": MAX_HISTORY_PAGE, "default": DEFAULT_HISTORY_PAGE })
+}
+
+fn value_keys() -> Value {
+    json!({ "minimum": 1, "maximum": MAX_KEY_PAGE, "default": DEFAULT_KEY_PAGE })
+}
+
+fn value_prefix() -> Value {
+    json!({ "maxLength": MAX_VALUE_KEY_BYTES, "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$" })
+}
+
+fn value_key() -> Value {
+    let not_dots = r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$";
+    json!({ "minLength": 1, "maxLength": MAX_VALUE_KEY_BYTES, "pattern": not_dots })
 }
 
 fn quota() -> Value {

@@ -22,7 +22,7 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 pub(super) use self::params::{
-    InCommand, InDenial, InLink, InMcpServer, InPort, InProject, InSandbox, InSnapshot, InTerminal,
+    InCommand, InDenial, InLink, InMcpServer, InPort, InProject, InSandbox, InSnapshot, InTerminal, InValue,
 };
 use super::{ApiState, auth, verb};
 
@@ -138,6 +138,7 @@ fn tags() -> Value {
         { "name": "sandboxes", "description": "A hardened container with a workspace for each session." },
         { "name": "commands", "description": "Programs and scripts in a sandbox, and their output." },
         { "name": "files", "description": "Files of a sandbox's workspace." },
+        { "name": "values", "description": "Values that are kept with a sandbox, by key." },
         { "name": "terminals", "description": "Programs on a terminal, for interactive use." },
         { "name": "ports", "description": "Listening ports of a sandbox, and links to them from outside." },
         { "name": "network", "description": "Network policy of a sandbox, and denied connections." },

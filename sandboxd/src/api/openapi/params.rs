@@ -41,6 +41,18 @@ pub(in crate::api) struct InCommand {
     command_id: CommandId,
 }
 
+/// `/v1/sandboxes/{id}/kv/{key}`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InValue {
+    /// Id of the sandbox.
+    id: SandboxId,
+    /// Key of the value: 1 to 256 bytes of UTF-8 without control characters, and neither `.` nor `..`. A slash in it is
+    /// percent-encoded.
+    key: String,
+}
+
 /// `/v1/sandboxes/{id}/terminals/{terminalId}…`
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path, rename_all = "camelCase")]

@@ -95,7 +95,7 @@ impl Lifecycle {
     }
 
     /// Waits until requests to a sandbox are served: its files are those of one snapshot again, or its fork is complete.
-    pub(super) async fn until_unblocked(&self, id: &SandboxId) -> Result<(), Error> {
+    pub(in crate::service) async fn until_unblocked(&self, id: &SandboxId) -> Result<(), Error> {
         let mut blocked = self.blocked.subscribe();
         match timeout(limits::UNBLOCK, blocked.wait_for(|blocked| !blocked.contains(id))).await {
             // The sender lives as long as `self`.

@@ -30,6 +30,7 @@ mod restore;
 mod retention;
 mod sandbox;
 mod update;
+mod value_ledger;
 mod view;
 mod wake;
 
@@ -57,6 +58,7 @@ pub use self::readiness::Readiness;
 use self::registry::Registry;
 pub(in crate::service) use self::sandbox::Sandbox;
 pub use self::update::Changes;
+pub(in crate::service) use self::value_ledger::ValueLedger;
 pub use self::view::{SandboxUsage, SandboxView, Selection};
 use super::audit::{Audit, Recorder};
 use super::clock::Age;

@@ -9,6 +9,7 @@ use super::Error;
 use super::activity::Activity;
 use super::checkpoints::CheckpointLedger;
 use super::order::{Exclusive, OrderLock, State};
+use super::value_ledger::ValueLedger;
 use crate::agent::{AgentHandle, Peer};
 use crate::engine::SandboxLabels;
 use crate::model::{
@@ -32,6 +33,8 @@ pub(in crate::service) struct Sandbox {
     ledger: Ledger,
     /// Its next automatic snapshot.
     checkpoints: CheckpointLedger,
+    /// What is kept with it by key.
+    values: tokio::sync::Mutex<ValueLedger>,
     /// Its outbound connections.
     outbound: Arc<Outbound>,
     facts: Mutex<Facts>,
@@ -81,6 +84,7 @@ impl Sandbox {
             activity: Arc::new(Activity::new(record.last_active_ms)),
             ledger: Ledger::new(record.id.clone()),
             checkpoints: CheckpointLedger::new(),
+            values: tokio::sync::Mutex::default(),
             outbound,
             facts: Mutex::new(Facts { record, posture, unsaved: false, deleted: false, restored: true }),
             readers: Arc::new(Semaphore::new(limits::MAX_READERS)),
@@ -120,6 +124,11 @@ impl Sandbox {
     /// Its next automatic snapshot.
     pub(in crate::service) fn checkpoints(&self) -> &CheckpointLedger {
         &self.checkpoints
+    }
+
+    /// What is kept with it by key. The lock is held while that changes.
+    pub(in crate::service) fn values(&self) -> &tokio::sync::Mutex<ValueLedger> {
+        &self.values
     }
 
     /// Number of connections that it was denied so far.

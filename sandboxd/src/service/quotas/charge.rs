@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::accounts::Accounts;
 use super::days::Now;
-use crate::model::{Amounts, ProjectName, SnapshotRecord};
+use crate::model::{Amounts, ProjectName, Quota, SnapshotRecord};
+use crate::service::QuotaError;
 use crate::service::clock::now_ms;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -43,6 +44,20 @@ impl Charge {
     /// For what the account has been charged already.
     pub(super) fn new(accounts: &SharedAccounts, project: &ProjectName, amounts: Amounts) -> Self {
         Self { accounts: accounts.clone(), project: project.clone(), amounts }
+    }
+
+    /// Changes how much of a quota is charged that projects do not share. Only more than before can fail.
+    pub(in crate::service) fn resize(&mut self, quota: Quota, amount: u64) -> Result<(), QuotaError> {
+        let charged = self.amounts.get(quota);
+        let difference = Amounts::of(quota, amount.abs_diff(charged));
+        let mut accounts = self.accounts.lock();
+        if amount > charged {
+            accounts.charge_own(&self.project, &difference, now())?;
+        } else {
+            accounts.release(&self.project, &difference, now());
+        }
+        self.amounts = self.amounts.and(quota, amount);
+        Ok(())
     }
 }
 

@@ -199,6 +199,11 @@ impl Quotas {
         self.charge_existing(project, Amounts::of(Quota::Links, 1))
     }
 
+    /// Charges a project for values of this size that are kept already.
+    pub(in crate::service) fn existing_values(&self, project: &ProjectName, bytes: u64) -> Charge {
+        self.charge_existing(project, Amounts::of(Quota::ValueBytes, bytes))
+    }
+
     /// The budget of a project's outbound connections.
     pub(in crate::service) fn egress(&self, project: &ProjectName) -> Arc<Budget> {
         Arc::clone(&self.accounts.lock().of(project).egress)

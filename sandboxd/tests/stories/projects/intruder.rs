@@ -85,6 +85,7 @@ impl Route {
             ("{port}", "3000"),
             ("{denialId}", "den_0000000000000000"),
             ("{name}", "server"),
+            ("{key}", "secret"),
             ("{file}", "page.js"),
         ];
         let all = values.iter().chain(&common);

@@ -34,7 +34,12 @@ pub(crate) async fn client_of(
     Client::new(&daemon.base, &token).unwrap()
 }
 
-async fn token_of(daemon: &Daemon, project: &str, subject: Option<&str>, scopes: &[&str]) -> TokenCreated {
+pub(crate) async fn token_of(
+    daemon: &Daemon,
+    project: &str,
+    subject: Option<&str>,
+    scopes: &[&str],
+) -> TokenCreated {
     daemon.client.create_project(project).await.unwrap();
     let request = CreateToken {
         subject: subject.map(str::to_owned),

@@ -52,6 +52,7 @@ fn filled(path: &str) -> String {
         ("{snapshotId}", "snap_0000000000000000"),
         ("{file}", "page.js"),
         ("{name}", "nothing"),
+        ("{key}", "no-such-key"),
         ("{project}", "no-such-project"),
         ("{tokenId}", "tok_0000000000000000"),
     ];

@@ -17,7 +17,7 @@ use crate::units::quota_name;
 use crate::visitor::{Sent, Visitor};
 
 /// Quotas that are numbers, and their units.
-const NUMBERS: [(&str, &str); 13] = [
+const NUMBERS: [(&str, &str); 14] = [
     ("sandboxes", "Running or parked."),
     ("sandboxesPerSubject", "Of one subject, running or parked."),
     ("runningSandboxes", "Running at the same time."),
@@ -27,6 +27,7 @@ const NUMBERS: [(&str, &str); 13] = [
     ("diskMb", "In MiB, running or parked."),
     ("snapshotBytes", "In bytes, as they are stored."),
     ("baseBytes", "In bytes. A base that several sandboxes share counts once."),
+    ("valueBytes", "In bytes: values that are kept with the sandboxes, and their keys."),
     ("commands", "At the same time."),
     ("links", "Valid at the same time."),
     ("egressBytesPerDay", "In bytes of both directions, since midnight UTC."),
@@ -147,6 +148,7 @@ mod tests {
             disk_mb: Some(6),
             snapshot_bytes: Some(7),
             base_bytes: Some(7),
+            value_bytes: Some(7),
             commands: Some(8),
             links: Some(9),
             egress_bytes_per_day: Some(10),

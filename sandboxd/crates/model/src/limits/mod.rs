@@ -18,6 +18,7 @@ mod snapshots;
 mod store;
 mod streams;
 mod terminals;
+mod values;
 
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub use snapshots::*;
 pub use store::*;
 pub use streams::*;
 pub use terminals::*;
+pub use values::*;
 
 /// Limits that the operator sets.
 #[derive(Debug, Clone, Copy)]

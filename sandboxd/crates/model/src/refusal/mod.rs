@@ -164,6 +164,8 @@ pub enum Resource {
     Project,
     /// A token of a project.
     Token,
+    /// A value that is kept with a sandbox.
+    Value,
 }
 
 impl Resource {
@@ -177,6 +179,7 @@ impl Resource {
             Self::Snapshot => "snapshot",
             Self::Project => "project",
             Self::Token => "token",
+            Self::Value => "value",
             Self::Port => "port",
             Self::Link => "link",
             Self::Connection => "connection",

@@ -8,3 +8,4 @@ mod projects;
 mod quotas;
 mod sandboxes;
 mod snapshots;
+mod values;

@@ -15,6 +15,7 @@ pub(crate) mod quotas;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod sql;
+pub(crate) mod values;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -19,6 +19,7 @@ mod quotas;
 mod sandboxes;
 mod schema;
 mod snapshots;
+mod values;
 
 pub use chunks::{CHUNK_FILE, ChunkIndex};
 pub use daemon::read_audit_head;

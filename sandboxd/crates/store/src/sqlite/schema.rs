@@ -12,7 +12,7 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 23] = [
+const FILES: [(&str, &str); 24] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -36,6 +36,7 @@ const FILES: [(&str, &str); 23] = [
     ("audit head", include_str!("../../migrations/0021_audit_head.sql")),
     ("history", include_str!("../../migrations/0022_history.sql")),
     ("quotas", include_str!("../../migrations/0023_quotas.sql")),
+    ("values", include_str!("../../migrations/0024_values.sql")),
 ];
 
 /// Like [`FILES`], for the index of the chunks.

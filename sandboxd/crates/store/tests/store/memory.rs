@@ -3,6 +3,7 @@
 mod project_table;
 mod quota_table;
 mod snapshot_table;
+mod value_table;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
+use sandboxd_model::value::{KeptValue, ValueKey};
 use sandboxd_model::{
     CommandRecord, DayUsage, Ended, Orphan, ProjectName, ProjectQuotas, ProjectRecord, RestoreRecord,
     RevokedSubject, SandboxRecord, SnapshotRecord, Stage, Subject, TokenRecord,
@@ -69,6 +71,7 @@ struct Tables {
     revoked_subjects: BTreeMap<(ProjectName, Subject), RevokedSubject>,
     quotas: BTreeMap<ProjectName, ProjectQuotas>,
     usage: BTreeMap<(ProjectName, i32), DayUsage>,
+    values: BTreeMap<(SandboxId, ValueKey), KeptValue>,
     orphans: Vec<Orphan>,
     identity: Identity,
     snapshot_store: Option<String>,
@@ -237,6 +240,7 @@ impl SandboxTable for Opened {
             tables.sandboxes.remove(id);
             tables.commands.retain(|(sandbox, _), _| sandbox != id);
             tables.history.retain(|(sandbox, _), _| sandbox != id);
+            tables.values.retain(|(sandbox, _), _| sandbox != id);
             Ok(())
         })
     }

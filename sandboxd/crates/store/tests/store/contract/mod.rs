@@ -13,6 +13,7 @@ pub(crate) mod records;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod speed;
+pub(crate) mod values;
 
 use sandboxd_store::Store;
 
@@ -73,6 +74,10 @@ macro_rules! contract {
         contract! { #[tokio::test] $database, quotas:
             quotas_are_replaced,
             usage_never_becomes_smaller,
+        }
+        contract! { #[tokio::test] $database, values:
+            values_are_replaced_listed_and_deleted,
+            values_are_counted_and_removed_with_their_sandbox,
         }
         contract! { #[tokio::test] $database, snapshots:
             a_snapshot_is_added_read_back_and_deleted,
