@@ -13,6 +13,7 @@ use sandbox_api::sandbox::{ListSandboxes, SandboxState};
 
 use crate::Error;
 use crate::images;
+use crate::session::own_sandbox;
 use crate::toolbox::Toolbox;
 
 /// The URIs of all resources (RFC 6570).
@@ -67,7 +68,7 @@ impl Toolbox {
             state: Some(SandboxState::Running),
             ..ListSandboxes::default()
         };
-        let Some(sandbox) = self.client.list(&of_session).await?.sandboxes.into_iter().next() else {
+        let Some(sandbox) = own_sandbox(&self.client, of_session).await? else {
             return Ok(Vec::new());
         };
         let sandbox = sandbox.sandbox_id;

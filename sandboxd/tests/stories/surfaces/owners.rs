@@ -1,6 +1,8 @@
 //! Surfaces with project tokens: the sandboxes of another owner are out of reach, and a revoked token reaches nothing.
 
 use sandbox_api::project::{CreateToken, TokenCreated};
+use sandbox_api::sandbox::{CreateSandbox, ListSandboxes};
+use sandbox_client::Client;
 use serde_json::json;
 
 use super::mcp_client::Mcp;
@@ -37,5 +39,33 @@ async fn a_foreign_handle_is_an_unknown_one_and_a_revoked_token_reaches_no_surfa
         let response = reqwest::Client::new().post(url).bearer_auth(&of_ann.token).send().await.unwrap();
         assert_eq!(response.status(), 401, "{path}");
     }
+    daemon.stop().await;
+}
+
+/// Only the project's own token can know the session keys of its surfaces, so a subject needs luck or a leak for this.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subject_cannot_put_its_sandbox_in_the_place_of_its_projects() {
+    let daemon = Daemon::start().await;
+    let of_bob = token(&daemon, "lab", "bob").await;
+    let of_lab = daemon.client.create_token("lab", &CreateToken::default()).await.unwrap().token;
+    let (lab, bob) =
+        (Client::new(&daemon.base, &of_lab).unwrap(), Client::new(&daemon.base, &of_bob.token).unwrap());
+    let http = reqwest::Client::new();
+    let ask = |method: &str, path: &str| {
+        let url = format!("{}/open-terminal{path}", daemon.base);
+        let request = http.request(method.parse().unwrap(), url).bearer_auth(&of_lab);
+        request.header("x-user-id", "ann").header("x-session-id", "chat-1")
+    };
+    let command = serde_json::json!({ "command": "echo of the project > file" });
+    let ran = ask("POST", "/execute?wait=60").json(&command).send().await.unwrap();
+    assert_eq!(ran.status(), 200);
+    let own = lab.list(&ListSandboxes::default()).await.unwrap().sandboxes.remove(0);
+    lab.delete(&own.sandbox_id).await.unwrap();
+    let session_key = own.session_key;
+    let of_bob = CreateSandbox { session_key, ..CreateSandbox::default() };
+    let of_bob = bob.create_or_reconnect(&of_bob).await.unwrap().sandbox_id;
+    bob.put_file(&of_bob, "file", "of bob", Default::default()).await.unwrap();
+    let read = ask("GET", "/files/view?path=file").send().await.unwrap();
+    assert_eq!(read.status(), 404, "{}", read.text().await.unwrap());
     daemon.stop().await;
 }
