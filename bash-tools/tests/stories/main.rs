@@ -11,7 +11,6 @@ mod seed;
 mod seed_faults;
 mod seed_git;
 mod seed_retries;
-mod seed_server;
 mod seed_upload;
 mod sessions;
 mod trouble;

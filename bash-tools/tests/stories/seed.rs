@@ -10,7 +10,7 @@ use futures::StreamExt;
 use test_daemon::{Daemon, Home};
 
 use crate::fixture::key;
-use crate::seed_server::NAME;
+use test_git::NAME;
 
 /// A script for a repository with branches, tags, and a commit without a name. It prints its first two commits.
 pub(crate) const PROJECT: &str = "

@@ -6,7 +6,7 @@ use bash_tools::seed::{Error, GitSeed, GitUrlFault, Seed};
 
 use crate::fixture::{Fixture, key};
 use crate::seed::{PROJECT, SeedFixture, at, git, with_token};
-use crate::seed_server::{GitServer, NAME};
+use test_git::{GitServer, NAME};
 
 /// Whether it is the expected error.
 type Wanted = fn(&Error) -> bool;

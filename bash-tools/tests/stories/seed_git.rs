@@ -5,7 +5,7 @@ use bash_tools::session;
 
 use crate::fixture::key;
 use crate::seed::{PROJECT, SeedFixture, at, git, with_token};
-use crate::seed_server::{ELSEWHERE, GitServer, NAME, TOKEN};
+use test_git::{ELSEWHERE, GitServer, NAME, TOKEN};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_looks_like_a_clone() {

@@ -8,7 +8,7 @@ use test_daemon::until;
 
 use crate::fixture::{key, limits, run};
 use crate::seed::{PROJECT, SeedFixture, git};
-use crate::seed_server::GitServer;
+use test_git::GitServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_seed_is_reported_and_retried_by_the_next_call() {

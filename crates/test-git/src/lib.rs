@@ -1,4 +1,4 @@
-//! A git server on this machine that sandboxes reach: git's own `http-backend`, over https and http. It records its
+//! A git server on this machine that sandboxes and daemons reach: git's own `http-backend`, over https and http. It records its
 //! requests, so that a story need not trust git. The first part of a path selects its behaviour:
 //!
 //! - `/` is normal.
@@ -7,11 +7,16 @@
 //! - `/away/` redirects to `/private/` on another name.
 //! - `/plain/` redirects from https to http.
 //! - `/slow/` never responds.
+//! - `/endless/` sends bytes without an end.
+//! - `/inside/` redirects to an address of this machine that is not the server's.
+//!
+//! It is also a registry of packages: see [`GitServer::publish`].
 
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -33,30 +38,32 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// The server's names.
-pub(crate) const NAME: &str = "git.example";
+pub const NAME: &str = "git.example";
 /// Another name of it.
-pub(crate) const ELSEWHERE: &str = "elsewhere.example";
+pub const ELSEWHERE: &str = "elsewhere.example";
 /// The password of `/private/`, with any user name.
-pub(crate) const TOKEN: &str = "hunter2-hunter2-hunter2";
+pub const TOKEN: &str = "hunter2-hunter2-hunter2";
 
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// A request: the host's name, the path, and its `Authorization`.
-pub(crate) type ReceivedRequest = (String, String, Option<String>);
+pub type ReceivedRequest = (String, String, Option<String>);
 
 /// See the module.
-pub(crate) struct GitServer {
+pub struct GitServer {
     dir: TempDir,
     address: Ipv4Addr,
     tls: TlsAcceptor,
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
+    published: Arc<Mutex<HashMap<String, String>>>,
+    fetches: Arc<AtomicUsize>,
     serving: JoinSet<()>,
 }
 
 impl GitServer {
     /// Creates a server that does not serve yet. Returns `None` and skips the test if this user may not listen on ports
     /// that every sandbox reaches.
-    pub(crate) async fn prepare() -> Option<Self> {
+    pub async fn prepare() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed) * 7919);
         let [_, _, high, low] = number.to_be_bytes();
@@ -67,18 +74,25 @@ impl GitServer {
         }
         let dir = tempfile::tempdir().unwrap();
         let tls = tls(&dir.path().join("ca.pem"));
-        Some(Self { dir, address, tls, received: Arc::default(), serving: JoinSet::new() })
+        let (received, published, fetches) = Default::default();
+        Some(Self { dir, address, tls, received, published, fetches, serving: JoinSet::new() })
     }
 
     /// A server that serves.
-    pub(crate) async fn start() -> Option<Self> {
+    pub async fn start() -> Option<Self> {
         let mut server = Self::prepare().await?;
         server.serve().await;
         Some(server)
     }
 
-    pub(crate) async fn serve(&mut self) {
-        let state = Serving { root: self.root().into(), received: Arc::clone(&self.received) };
+    /// Begins to serve.
+    pub async fn serve(&mut self) {
+        let state = Serving {
+            root: self.root().into(),
+            received: Arc::clone(&self.received),
+            published: Arc::clone(&self.published),
+            fetches: Arc::clone(&self.fetches),
+        };
         let router = Router::new().fallback(answer).with_state(state);
         let https = TcpListener::bind((self.address, 443)).await.unwrap();
         let http = TcpListener::bind((self.address, 80)).await.unwrap();
@@ -101,7 +115,7 @@ impl GitServer {
     }
 
     /// A home for a daemon whose sandboxes reach the server and trust it.
-    pub(crate) fn home(&self) -> Home {
+    pub fn home(&self) -> Home {
         Home::new()
             .set("SANDBOXD_EGRESS_ALLOW_CIDR", &format!("{}/32", self.address))
             .set("SANDBOXD_EGRESS_HOSTS", &format!("{NAME}={0},{ELSEWHERE}={0}", self.address))
@@ -109,16 +123,28 @@ impl GitServer {
     }
 
     /// All requests so far.
-    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.received.lock().unwrap().clone()
     }
 
-    fn root(&self) -> &Path {
+    /// Number of requests for commits so far.
+    pub fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::Relaxed)
+    }
+
+    /// The directory of the repositories.
+    pub fn root(&self) -> &Path {
         self.dir.path()
     }
 
+    /// Publishes a version of a package: what the registry at `https://git.example/registry` says about it.
+    pub fn publish(&self, name: &str, version: &str, manifest: &str) {
+        let path = format!("/{}/{version}", name.replace('/', "%2f"));
+        self.published.lock().unwrap().insert(path, manifest.to_owned());
+    }
+
     /// Creates a repository with a script that runs in an empty work tree on `main`. Returns the script's output.
-    pub(crate) async fn repository(&self, name: &str, script: &str) -> String {
+    pub async fn repository(&self, name: &str, script: &str) -> String {
         let work = self.root().join("work").join(name);
         tokio::fs::create_dir_all(&work).await.unwrap();
         let bare = self.root().join(format!("{name}.git"));
@@ -166,6 +192,8 @@ async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Send + Unpin + '
 struct Serving {
     root: Arc<Path>,
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
+    published: Arc<Mutex<HashMap<String, String>>>,
+    fetches: Arc<AtomicUsize>,
 }
 
 async fn answer(State(serving): State<Serving>, request: Request) -> Response<Body> {
@@ -176,17 +204,32 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response<Bo
     let path = parts.uri.path().to_owned();
     serving.received.lock().unwrap().push((host, path.clone(), authorization.clone()));
     let (kind, path) = match path[1..].split_once('/') {
-        Some((kind @ ("private" | "old" | "away" | "plain" | "slow"), rest)) => (kind, format!("/{rest}")),
+        Some((
+            kind @ ("private" | "old" | "away" | "plain" | "slow" | "endless" | "inside" | "registry"),
+            rest,
+        )) => (kind, format!("/{rest}")),
         _ => ("", path),
     };
     let query = parts.uri.query().unwrap_or_default();
     match kind {
         "slow" => std::future::pending().await,
+        "endless" => Response::new(Body::from_stream(futures::stream::repeat_with(|| {
+            Ok::<_, std::convert::Infallible>(Bytes::from_static(&[b'0'; 64 * 1024]))
+        }))),
+        "inside" => redirect(&format!("https://127.0.0.1{path}?{query}")),
+        "registry" => match serving.published.lock().unwrap().get(&path) {
+            Some(manifest) => Response::new(Body::from(manifest.clone())),
+            None => axum::response::IntoResponse::into_response(StatusCode::NOT_FOUND),
+        },
         "away" => redirect(&format!("https://{ELSEWHERE}/private{path}?{query}")),
         "plain" => redirect(&format!("http://{NAME}{path}?{query}")),
         "private" if !authorization.is_some_and(|it| is_right(&it)) => status(StatusCode::UNAUTHORIZED),
         kind => {
             let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap();
+            // Both protocols name the wanted commits like this. A look-up names none.
+            if body.windows(5).any(|part| part == b"want ") {
+                serving.fetches.fetch_add(1, Ordering::Relaxed);
+            }
             let protocol = header_of(&parts.headers, "git-protocol").filter(|_| kind != "old");
             let method = parts.method.as_str();
             backend(&serving.root, method, &path, query, &parts.headers, protocol, body).await
