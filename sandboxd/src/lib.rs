@@ -6,7 +6,7 @@
 //! - [`api`]: the HTTP API; [`preview`]: the gateway for visitors of previews; [`listen`]: HTTP connections of both
 //! - [`content`]: content of files as HTTP responses of both
 //! - [`service`]: every decision
-//! - [`egress`]: outbound connections of sandboxes
+//! - [`egress`]: outbound connections of sandboxes; [`git`]: requests to git servers and package registries
 //! - [`audit`]: the audit record, a chain of lines
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon;
 //!   [`packs`]: chunks of snapshots; [`sealed`]: a remote store for them, encrypted
@@ -30,6 +30,7 @@ pub use sandboxd_cli as cli;
 pub use sandboxd_config as config;
 pub use sandboxd_egress as egress;
 pub use sandboxd_engine as engine;
+pub use sandboxd_git as git;
 pub use sandboxd_jwt as jwt;
 pub use sandboxd_metrics as metrics;
 pub use sandboxd_model as model;
@@ -233,6 +234,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         open_network: config.open_network,
         project_quotas: config.project_quotas.clone(),
         egress: config.egress.clone(),
+        repositories: config.repositories.clone(),
         jwt: config.jwt.clone(),
         own_ports: Vec::new(),
     }

@@ -67,7 +67,7 @@ def is_missing(exchange):
 
 def named_in_body(exchange):
     workspace = exchange.named("body", "workspace")
-    return workspace["snapshotId"] if isinstance(workspace, dict) else exchange.named("body", "snapshotId")
+    return workspace.get("snapshotId") if isinstance(workspace, dict) else exchange.named("body", "snapshotId")
 
 
 def find(exchange, kind, name):
@@ -141,6 +141,24 @@ def ended_after(one, moment):
 
 
 # Commands and terminals.
+
+
+@legal(400, "runInRepository", "createSandbox")
+def names_no_repository(exchange):
+    """What is a repository, a ref or a version is too much for a schema."""
+    field = exchange.details.get("field", "").removeprefix("workspace.")
+    return field in ("repository", "ref", "version") and repository_in_body(exchange) is not None
+
+
+@legal(422, "runInRepository", "createSandbox")
+def has_no_repositories(exchange):
+    """The fuzzed daemon has none, because it would ask servers on the internet."""
+    return repository_in_body(exchange) is not None and "SANDBOXD_REPOSITORIES_MB" in exchange.answer["error"]
+
+
+def repository_in_body(exchange):
+    body = exchange.body if exchange.operation == "runInRepository" else exchange.body.get("workspace")
+    return body.get("repository") if isinstance(body, dict) else None
 
 
 @legal(409, "startCommand", "runCommand")

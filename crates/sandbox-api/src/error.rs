@@ -35,6 +35,12 @@ pub enum ErrorCode {
     Forbidden,
     /// 404: `details.resource` names the type of the missing resource.
     NotFound,
+    /// 404: the repository does not exist, or is private.
+    RepoNotFound,
+    /// 404: the package or repository has no such version.
+    VersionNotFound,
+    /// 404: the repository has no such branch, tag or commit.
+    TagNotFound,
     /// 405: the `allow` header lists the supported methods.
     MethodNotAllowed,
     /// 409: the current state of the resource does not allow the operation.
@@ -81,7 +87,7 @@ impl ErrorCode {
             Self::InvalidRequest => 400,
             Self::Unauthenticated => 401,
             Self::Forbidden => 403,
-            Self::NotFound => 404,
+            Self::NotFound | Self::RepoNotFound | Self::VersionNotFound | Self::TagNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::WrongState | Self::AlreadyExists => 409,
             Self::PreconditionFailed => 412,
@@ -109,6 +115,9 @@ impl ErrorCode {
             | Self::Unauthenticated
             | Self::Forbidden
             | Self::NotFound
+            | Self::RepoNotFound
+            | Self::VersionNotFound
+            | Self::TagNotFound
             | Self::MethodNotAllowed
             | Self::WrongState
             | Self::AlreadyExists

@@ -18,6 +18,7 @@ pub mod orphan;
 pub mod port;
 pub mod project;
 pub mod quota;
+pub mod repository;
 pub mod sandbox;
 pub mod session;
 pub mod snapshot;

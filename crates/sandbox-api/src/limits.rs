@@ -53,3 +53,10 @@ pub const MAX_HOST_BYTES: usize = 255;
 pub const MAX_NETWORK_RULES: usize = 128;
 /// Maximum length of such an entry in bytes: a host and `:65535`.
 pub const MAX_NETWORK_RULE_BYTES: usize = MAX_HOST_BYTES + 6;
+
+/// Maximum length of the name or address of a repository in bytes.
+pub const MAX_REPOSITORY_BYTES: usize = 512;
+/// Maximum length of the name of a branch, a tag or a commit in bytes.
+pub const MAX_GIT_REF_BYTES: usize = 255;
+/// Maximum length of the version of a package in bytes.
+pub const MAX_PACKAGE_VERSION_BYTES: usize = 256;

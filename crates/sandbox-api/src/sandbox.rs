@@ -70,13 +70,32 @@ pub struct Checkpoints {
     pub keep: Option<u32>,
 }
 
-/// Where the first files of a sandbox come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Where the first files of a sandbox come from: a snapshot or a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSource {
-    /// Snapshot whose files the sandbox gets.
-    pub snapshot_id: SnapshotId,
+    /// Snapshot whose files the sandbox gets. Not together with `repository`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<SnapshotId>,
+    /// Repository whose files the sandbox gets: `owner/name`, an address that begins with `https://`, or the name of an npm
+    /// package. At most 512 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// A branch, a tag or the hash of a commit of the repository. Default: the default branch, or the latest version of a
+    /// package.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub git_ref: Option<String>,
+    /// A version of the repository such as `1.2.3`. Not together with `ref`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+impl WorkspaceSource {
+    /// The files of a snapshot.
+    pub fn snapshot(id: SnapshotId) -> Self {
+        Self { snapshot_id: Some(id), ..Self::default() }
+    }
 }
 
 /// Size of a sandbox. Every absent field has a default.

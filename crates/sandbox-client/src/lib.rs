@@ -61,6 +61,7 @@ mod network;
 mod orphan;
 mod port;
 mod project;
+mod repository;
 mod request;
 mod sandbox;
 mod snapshot;

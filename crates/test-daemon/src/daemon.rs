@@ -96,7 +96,7 @@ impl Daemon {
     /// A sandbox with an empty workspace. If `SANDBOXD_TEST_BASE` is set, the workspace is over a base.
     pub async fn create(&self, request: &CreateSandbox) -> SandboxId {
         let workspace = match std::env::var_os("SANDBOXD_TEST_BASE") {
-            Some(_) => Some(WorkspaceSource { snapshot_id: self.base_snapshot().await }),
+            Some(_) => Some(WorkspaceSource::snapshot(self.base_snapshot().await)),
             None => None,
         };
         self.create_plain(&CreateSandbox { workspace, ..request.clone() }).await
@@ -123,7 +123,7 @@ impl Daemon {
 
     /// A test over a base must not pass because it had none.
     async fn prove_base(&self, snapshot: &SnapshotId) {
-        let workspace = Some(WorkspaceSource { snapshot_id: snapshot.clone() });
+        let workspace = Some(WorkspaceSource::snapshot(snapshot.clone()));
         let proof = CreateSandbox { session_key: "base".into(), workspace, ..CreateSandbox::default() };
         let sandbox = self.create_plain(&proof).await;
         let volume = docker().await.inspect_volume(&volume_name(&sandbox)).await.unwrap();

@@ -176,7 +176,7 @@ impl Bench {
         let seeded = row("create from 21,000 files", seeded);
         ratio("create from 21,000 files / create", seeded.p50 / plain.p50, "1.2");
         self.fork("an empty workspace", &self.sandbox).await;
-        let workspace = Some(WorkspaceSource { snapshot_id: first.snapshot_id.clone() });
+        let workspace = Some(WorkspaceSource::snapshot(first.snapshot_id.clone()));
         let request =
             CreateSandbox { session_key: "bench:forked".into(), workspace, ..CreateSandbox::default() };
         let large = self.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
@@ -288,8 +288,7 @@ impl Bench {
     }
 
     async fn create(&self, session_key: &str, snapshot: Option<&Snapshot>) -> Duration {
-        let workspace =
-            snapshot.map(|snapshot| WorkspaceSource { snapshot_id: snapshot.snapshot_id.clone() });
+        let workspace = snapshot.map(|snapshot| WorkspaceSource::snapshot(snapshot.snapshot_id.clone()));
         let request =
             CreateSandbox { session_key: session_key.into(), workspace, ..CreateSandbox::default() };
         let began = Instant::now();

@@ -23,7 +23,7 @@ use crate::model::echo::cut;
 use crate::model::{Principal, limits};
 
 /// The routes whose acts are recorded.
-const ACTS: [(Method, &str, Act); 36] = [
+const ACTS: [(Method, &str, Act); 37] = [
     (Method::POST, "/v1/projects", Act::ProjectCreate),
     (Method::PUT, "/v1/projects/{project}", Act::ProjectChange),
     (Method::POST, "/v1/projects/{project}/tokens", Act::TokenCreate),
@@ -39,6 +39,7 @@ const ACTS: [(Method, &str, Act); 36] = [
     (Method::POST, "/v1/sandboxes/{id}/commands", Act::CommandStart),
     (Method::POST, "/v1/sandboxes/{id}/commands:run", Act::CommandStart),
     (Method::POST, "/v1/sandboxes/{id}/commands:batch", Act::CommandStart),
+    (Method::POST, "/v1/repositories:run", Act::CommandStart),
     (Method::POST, "/v1/sandboxes/{id}/commands/{commandId}:kill", Act::CommandKill),
     (Method::POST, "/v1/sandboxes/{id}/terminals", Act::TerminalOpen),
     (Method::GET, "/v1/sandboxes/{id}/terminals/{terminalId}/attach", Act::TerminalAttach),

@@ -18,6 +18,7 @@ use sandbox_api::network::AllowDenied;
 use sandbox_api::port::CreateLink;
 use sandbox_api::project::{CreateChildToken, CreateProject, CreateTicket, CreateToken, RevokeSubject};
 use sandbox_api::quota::ChangeProject;
+use sandbox_api::repository::RunInRepository;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
 use sandbox_api::snapshot::{CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
@@ -68,6 +69,11 @@ impl RequestBody for GlobFiles {}
 /// It replaces all quotas, so one with a wrong name would remove a limit.
 impl RequestBody for ChangeProject {
     const IS_STRICT: bool = true;
+}
+
+/// Fits a script, as for a command.
+impl RequestBody for RunInRepository {
+    const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
 }
 
 /// Fits a program and its arguments, as for a command.

@@ -37,6 +37,7 @@ mod port;
 mod project;
 mod race;
 mod rates;
+mod repository;
 mod request_log;
 mod router;
 mod run;

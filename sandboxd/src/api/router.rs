@@ -14,9 +14,9 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, acts, audit, auth, batch, child_token, client_address, command, docs, files, health, history,
-    hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates, request_log, run,
-    sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin, surface, terminal,
-    ticket, tunnel, value, verb,
+    hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates, repository,
+    request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin,
+    surface, terminal, ticket, tunnel, value, verb,
 };
 use crate::model::Instance;
 
@@ -83,6 +83,7 @@ fn routes() -> Routes {
         .add("/v1/snapshots:check", routes!(snapshot_check::check))
         .add("/v1/snapshots:import", routes!(snapshot_file::import))
         .add("/v1/snapshots/{snapshotId}/changes", routes!(snapshot_changes::changes))
+        .add("/v1/repositories:run", routes!(repository::run))
         .add("/v1/whoami", routes!(project::whoami))
         .add("/v1/child-tokens", routes!(child_token::create))
         .add("/v1/tickets", routes!(ticket::create))

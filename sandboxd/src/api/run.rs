@@ -17,12 +17,20 @@ use super::params::{self, Path};
 use crate::model::command::{Record, Stream, signal_name};
 use crate::model::field::checked;
 use crate::model::{CommandSpec, Ended, Event, FieldError, layout, limits};
+use crate::service::{Access, Recorded};
 
 /// Which part of an output to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limit {
+pub(super) struct Limit {
     keep: Keep,
     max_chars: usize,
+}
+
+impl Limit {
+    /// An output of at most this many bytes is not cut, because a text never has more characters than bytes.
+    pub(super) fn bytes(self) -> u64 {
+        self.max_chars as u64
+    }
 }
 
 /// Output and end of a command.
@@ -54,19 +62,28 @@ pub(super) async fn run(
 ) -> Result<Json<CommandRan>> {
     let id = access.sandbox(params::sandbox(&id)?)?;
     let limit = limit_of(request.output.unwrap_or_default())?;
-    // A text never has more characters than bytes, so an output of at most this many bytes is not cut.
-    let output_file_after = Some(limit.max_chars as u64);
+    let output_file_after = Some(limit.bytes());
     let spec = CommandSpec { output_file_after, ..spec_of(request.command, access.limits())? };
     let id = access.record_commands(id, std::slice::from_ref(&spec)).await?;
+    Ok(Json(run_to_end(&access, &id, spec, limit).await?))
+}
+
+/// Runs a command and shortens its output.
+pub(super) async fn run_to_end(
+    access: &Access,
+    id: &Recorded,
+    spec: CommandSpec,
+    limit: Limit,
+) -> Result<CommandRan> {
     let (command, is_traced, has_stages) = (spec.id.clone(), spec.debug, spec.stages.is_some());
-    let stream = access.commands().run(&id, spec).await?;
+    let stream = access.commands().run(id, spec).await?;
     let reading = read(stream.into_events(), limit).await;
     let ran = to_wire(command, &reading, is_traced);
-    Ok(Json(CommandRan { stages: has_stages.then_some(reading.stages), ..ran }))
+    Ok(CommandRan { stages: has_stages.then_some(reading.stages), ..ran })
 }
 
 /// Checks the options.
-fn limit_of(options: OutputOptions) -> Result<Limit> {
+pub(super) fn limit_of(options: OutputOptions) -> Result<Limit> {
     let keep = match options.keep.as_deref() {
         None | Some("both") => Keep::Both,
         Some("head") => Keep::Head,

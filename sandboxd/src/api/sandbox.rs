@@ -16,6 +16,7 @@ use super::network;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
+use super::repository::{Source, source_of};
 use crate::model::field::checked;
 use crate::model::network::NetworkRequest;
 use crate::model::posture::Seccomp;
@@ -30,7 +31,8 @@ use crate::service::{self, Access, Changes, Reconnected, SandboxView, Selection,
 /// An existing sandbox keeps its container. A different `idleTtlMs`, `ports`, `network` or `checkpoints` is applied to
 /// it. Other differences are listed in `ignored`.
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
-    request_body = CreateSandbox, responses((status = 200, body = SandboxCreated), ByName, ByBody, BySandbox))]
+    request_body = CreateSandbox,
+    responses((status = 200, body = SandboxCreated), ByName, ByRepository, ByBody, BySandbox))]
 pub(super) async fn create(
     User(access): User,
     Json(request): Json<CreateSandbox>,
@@ -42,11 +44,15 @@ pub(super) async fn create(
         network: network_of(&request)?,
         checkpoints: request.checkpoints.map(|_| spec.checkpoints),
     };
-    let found = match &request.workspace {
+    let source = request.workspace.as_ref().map(|source| source_of(source, &access)).transpose()?;
+    let found = match source {
         None => access.sandboxes().create_or_reconnect(spec.clone(), &changes).await?,
-        Some(source) => {
-            let snapshot = access.snapshot(source.snapshot_id.clone()).await;
+        Some(Source::Snapshot(id)) => {
+            let snapshot = access.snapshot(id).await;
             access.snapshots().create(spec.clone(), &changes, snapshot).await?
+        }
+        Some(Source::Repository(request)) => {
+            access.repositories().create(spec.clone(), &changes, &request).await?
         }
     };
     access.found("sandboxId", &found.id);

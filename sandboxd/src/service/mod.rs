@@ -16,6 +16,7 @@
 //! - `commands`, `terminals`, `files`, `downloads`, `previews`, `mcp_servers`: what runs in a sandbox, and how it is
 //!   reached
 //! - `snapshots`: the files of a sandbox at one time
+//! - `repositories`: repositories that were fetched, and sandboxes with their files
 //! - `projects`: projects and their tokens
 
 mod access;
@@ -35,6 +36,7 @@ mod ownership;
 mod previews;
 mod projects;
 mod quotas;
+mod repositories;
 mod setup;
 mod snapshots;
 mod start;
@@ -59,7 +61,8 @@ pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::{
-    BaseFault, Error, McpServerError, OwnershipError, QuotaError, SnapshotError, SpecError, StdinError,
+    BaseFault, Error, McpServerError, OwnershipError, QuotaError, RepositoryError, SnapshotError, SpecError,
+    StdinError,
 };
 pub use self::files::{FileStream, Files, SecretValues, UploadFailed};
 pub use self::lifecycle::{
@@ -71,6 +74,7 @@ pub use self::previews::{
 };
 pub use self::projects::{Connections, NewChild, NewToken, Projects, random_text};
 pub use self::quotas::{QuotaUse, Quotas, UsageReport};
+pub use self::repositories::{Opened, Repositories, RepositoryRequest};
 pub use self::setup::Setup;
 pub use self::snapshots::{
     ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,
@@ -108,6 +112,7 @@ pub struct Service {
     previews: Arc<Previews>,
     mcp_servers: Arc<McpServers>,
     snapshots: Arc<Snapshots>,
+    repositories: Arc<Repositories>,
     projects: Projects,
     quotas: Arc<Quotas>,
     values: Arc<Values>,
@@ -147,12 +152,14 @@ impl Service {
         lifecycle.set_park_checkpoints(park_checkpoints);
         let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots, &quotas));
         let files = Arc::new(Files::new(&lifecycle, &storage, &snapshots));
+        let repositories = Arc::new(Repositories::new(&context, &egress, &lifecycle, &snapshots).await?);
         let previews = Previews::new(&context, &audit, &lifecycle, &egress, &quotas);
         Ok(Arc::new(Self {
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &audit, &lifecycle, &files),
             values: Arc::new(Values::new(&context, &lifecycle, &quotas)),
             projects,
+            repositories,
             quotas,
             files,
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
@@ -216,6 +223,11 @@ impl Service {
     /// Snapshots of sandboxes.
     pub fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
+    }
+
+    /// Repositories that were fetched.
+    pub fn repositories(&self) -> &Arc<Repositories> {
+        &self.repositories
     }
 
     /// Projects and their tokens.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::model::audit::AuditSettings;
 use crate::model::jwt::JwtSettings;
 use crate::model::preview::PreviewSettings;
+use crate::model::repository::RepositorySettings;
 use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, ProjectQuotas, RemoteStore, Transport};
 
 /// Configuration of the service.
@@ -49,6 +50,8 @@ pub struct Setup {
     pub project_quotas: ProjectQuotas,
     /// The operator's rules for outbound connections.
     pub egress: EgressSettings,
+    /// Repositories that are fetched.
+    pub repositories: RepositorySettings,
     /// Which JSON Web Tokens are accepted. `None` accepts none.
     pub jwt: Option<JwtSettings>,
     /// Ports of this machine that sandboxes never reach.

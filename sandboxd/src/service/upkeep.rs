@@ -100,6 +100,9 @@ impl Service {
             {
                 warn!(error = &error as &dyn std::error::Error, "could not resume interrupted restores");
             }
+            if let Err(error) = self.repositories.tidy_up().await {
+                warn!(error = &error as &dyn std::error::Error, "could not tidy up fetched repositories");
+            }
             if let Err(error) = self.snapshots.delete_expired().await {
                 warn!(error = &error as &dyn std::error::Error, "could not delete expired snapshots");
             }

@@ -13,7 +13,7 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 15] = [
+const COMPONENTS: [(&str, &str, &[&str]); 16] = [
     ("audit", "Audit", &[]),
     ("projects", "Projects", &[]),
     ("ownership", "Ownership", &[]),
@@ -23,6 +23,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 15] = [
     ("quotas", "Quotas", &[]),
     ("lifecycle", "Lifecycle", &["audit", "egress", "history", "ownership", "quotas", "storage"]),
     ("snapshots", "Snapshots", &["audit", "lifecycle", "quotas", "storage"]),
+    ("repositories", "Repositories", &["egress", "lifecycle", "quotas", "snapshots"]),
     ("commands", "Commands", &["history", "lifecycle", "quotas", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
     ("values", "Values", &["lifecycle", "quotas"]),
@@ -33,7 +34,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 15] = [
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 15] = [
+const SHARED: [&str; 16] = [
     "clock",
     "tasks",
     "Authorized",
@@ -45,6 +46,7 @@ const SHARED: [&str; 15] = [
     "OwnershipError",
     "Recorded",
     "QuotaError",
+    "RepositoryError",
     "Setup",
     "SnapshotError",
     "SpecError",

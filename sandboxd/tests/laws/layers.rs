@@ -13,8 +13,8 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     (
         "service",
         &[
-            "agent", "audit", "bases", "egress", "engine", "jwt", "memory", "metrics", "model", "packs",
-            "seam", "sealed", "store",
+            "agent", "audit", "bases", "egress", "engine", "git", "jwt", "memory", "metrics", "model",
+            "packs", "seam", "sealed", "store",
         ],
     ),
     ("content", &["model", "service"]),

@@ -19,6 +19,7 @@ const CRATES: [(&str, &str); 15] = [
     ("sandboxd_config", "config"),
     ("sandboxd_egress", "egress"),
     ("sandboxd_engine", "engine"),
+    ("sandboxd_git", "git"),
     ("sandboxd_jwt", "jwt"),
     ("sandboxd_metrics", "metrics"),
     ("sandboxd_model", "model"),

@@ -17,6 +17,7 @@ mod limits;
 mod open_webui;
 mod previews;
 mod projects;
+mod repositories;
 mod security;
 mod snapshots;
 mod support;

@@ -42,7 +42,7 @@ impl ChatClient {
         let (snapshot_id, contents) = self.ledger.snapshots()[at].clone();
         let request = CreateSandbox {
             session_key: self.copy_key(),
-            workspace: Some(WorkspaceSource { snapshot_id }),
+            workspace: Some(WorkspaceSource::snapshot(snapshot_id)),
             ..CreateSandbox::default()
         };
         let copy = self.client.create_or_reconnect(&request).await?.sandbox_id;

@@ -90,7 +90,7 @@ pub(crate) async fn reach(
     match (act, needed) {
         ("restore", Needed::Changed(snapshot)) => restore(client, sandbox, snapshot).await,
         ("seed", Needed::Changed(snapshot)) => {
-            let workspace = Some(WorkspaceSource { snapshot_id: snapshot.clone() });
+            let workspace = Some(WorkspaceSource::snapshot(snapshot.clone()));
             let request = CreateSandbox { session_key, workspace, ..CreateSandbox::default() };
             client.create_or_reconnect(&request).await.map(drop)
         }

@@ -28,7 +28,7 @@ impl Docker {
     }
 
     pub(super) async fn create_from(&self, key: &ChatKey, checkpoint: &CheckpointId) -> Result<SandboxId> {
-        let workspace = Some(WorkspaceSource { snapshot_id: checkpoint.clone() });
+        let workspace = Some(WorkspaceSource::snapshot(checkpoint.clone()));
         let request = CreateSandbox { workspace, ..self.create_request(key) };
         let made = self.create(key, &request).await?;
         if !made.is_new {

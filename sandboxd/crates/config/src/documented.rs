@@ -183,6 +183,8 @@ const NUMBERS: [(&str, InUnit); 16] = [
     ("SANDBOXD_ORPHAN_GRACE_MS", |config| config.limits.orphan_grace.as_millis() as u64),
     ("SANDBOXD_DISK_BUDGET_MB", |config| config.limits.disk_budget_bytes.unwrap_or(0) / MIB),
     ("SANDBOXD_BASES_MB", |config| config.limits.bases_bytes / MIB),
+    ("SANDBOXD_REPOSITORIES_MB", |config| config.repositories.kept_bytes / MIB),
+    ("SANDBOXD_REPOSITORY_MAX_MB", |config| config.repositories.max_fetched_bytes / MIB),
     ("SANDBOXD_SNAPSHOTS_MB", |config| config.limits.snapshots_bytes.unwrap_or(0) / MIB),
     ("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", |config| config.limits.max_command_timeout.as_millis() as u64),
     ("SANDBOXD_PREVIEW_ANSWER_MS", |config| config.limits.preview_answer.as_millis() as u64),

@@ -12,6 +12,7 @@ mod parse;
 mod published;
 mod reader;
 mod remote_store;
+mod repositories;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +31,7 @@ use sandboxd_model::jwt::JwtSettings;
 use sandboxd_model::layout::DEFAULT_IMAGE;
 use sandboxd_model::preview::PreviewSettings;
 use sandboxd_model::rates::RateSettings;
+use sandboxd_model::repository::RepositorySettings;
 use sandboxd_model::{
     DiskQuota, EgressSettings, EngineAddress, ImageSource, Limits, ProjectQuotas, RemoteStore, ToolTokens,
     Transport, Upstreams,
@@ -98,6 +100,8 @@ pub struct Config {
     pub project_quotas: ProjectQuotas,
     /// Outbound network of sandboxes.
     pub egress: EgressSettings,
+    /// Repositories that are fetched.
+    pub repositories: RepositorySettings,
     /// Whether the admin page is served.
     pub admin_page: bool,
     /// Host names that requests to the API may use, besides addresses.
@@ -166,6 +170,7 @@ impl Config {
         let open_network = reader.setting("SANDBOXD_ALLOW_OPEN_NETWORK", "false", parse::boolean);
         let preview = read_preview(reader, bind_host.as_ref(), public_host.clone());
         let egress = read_egress(reader);
+        let repositories = repositories::read(reader);
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
         let project_quotas = reader.setting("SANDBOXD_PROJECT_QUOTAS", "", parse::quotas);
@@ -211,6 +216,7 @@ impl Config {
             open_network: open_network?,
             project_quotas: project_quotas?,
             egress: egress?,
+            repositories: repositories?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
             log_json: log_json?,

@@ -12,7 +12,7 @@ use super::blocked::Blocked;
 use super::here::Here;
 use super::resolve::Resolver;
 use super::{BlockedPort, Error, PublishedAt, RemoteEndpoint, address, dial, upstream};
-use sandboxd_model::{EgressSettings, Host, NetworkPolicy, limits};
+use sandboxd_model::{EgressSettings, Host, NetworkPolicy, Upstream, limits};
 
 /// Decides and connects. The daemon has one.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Gate {
     ) -> Result<RemoteEndpoint, Error> {
         self.judge(policy, host, port).map_err(Error::denied)?;
         let addresses = self.addresses(host, port, lookups).await;
-        match self.settings.upstreams.of(host, port) {
+        match self.upstream_of(host, port) {
             None => dial::first(&addresses?).await,
             Some(upstream) => match addresses {
                 // Behind a proxy, names of the public internet often cannot be resolved.
@@ -88,8 +88,14 @@ impl Gate {
         self.addresses(host, port, lookups).await.map(drop)
     }
 
-    /// The addresses of a host. Fails unless all of them may be reached.
-    async fn addresses(
+    /// The operator's proxy for a host, if it has one.
+    pub fn upstream_of(&self, host: &Host, port: u16) -> Option<&Upstream> {
+        self.settings.upstreams.of(host, port)
+    }
+
+    /// The addresses of a host. Fails unless all of them may be reached, whatever the policy of a sandbox is. `lookups` limits
+    /// the concurrent look-ups of one caller.
+    pub async fn addresses(
         &self,
         host: &Host,
         port: u16,

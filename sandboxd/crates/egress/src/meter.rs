@@ -59,7 +59,8 @@ impl Meter {
         Self { tally, began: Instant::now(), moved_at: AtomicU64::new(0), max_idle }
     }
 
-    pub(super) fn moved(&self, direction: Direction, bytes: usize) {
+    /// Counts bytes that have moved.
+    pub fn moved(&self, direction: Direction, bytes: usize) {
         self.moved_at.store(self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.tally.add(direction, bytes as u64);
     }
@@ -77,7 +78,7 @@ impl Meter {
     }
 
     /// Returns when the sandbox has exceeded its maximum traffic, or the budget is spent.
-    pub(super) async fn over(&self) {
+    pub async fn over(&self) {
         tokio::select! {
             () = self.tally.over.cancelled() => {}
             () = self.tally.budget.spent() => {}

@@ -51,6 +51,28 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
+    /// A script of the daemon itself, without further options.
+    pub fn script(id: CommandId, script: impl Into<String>, timeout: Duration) -> Self {
+        Self {
+            id,
+            digest: None,
+            program: Program::Script(script.into()),
+            cwd: String::new(),
+            env: HashMap::new(),
+            stdin: None,
+            open_stdin: false,
+            read_only: false,
+            timeout,
+            detached: false,
+            passive: false,
+            output_file_after: None,
+            debug: false,
+            secrets: Vec::new(),
+            stages: None,
+            resource_limits: ResourceLimits::default(),
+        }
+    }
+
     /// The digest of the request. Call this before the sandbox's own environment is added.
     pub fn request_digest(&self) -> RequestDigest {
         let mut fields = Fields::default();

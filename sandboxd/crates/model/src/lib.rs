@@ -37,6 +37,7 @@ pub mod read_only;
 pub mod record;
 pub mod refusal;
 mod remote_store;
+pub mod repository;
 pub mod resource_limits;
 pub mod sandbox;
 pub mod secret;

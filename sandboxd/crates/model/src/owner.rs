@@ -62,9 +62,22 @@ impl ProjectName {
     /// Name of the project of the operator's token, and of everything from before there were projects.
     pub const DEFAULT: &str = "default";
 
+    /// Name of the project that the snapshots of fetched repositories belong to. No principal has it.
+    pub const REPOSITORIES: &str = "sandboxd-repositories";
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The project that the snapshots of fetched repositories belong to.
+    pub fn repositories() -> Self {
+        Self(Self::REPOSITORIES.into())
+    }
+
+    /// Whether the daemon uses it for itself.
+    pub fn is_reserved(&self) -> bool {
+        self.as_str() == Self::REPOSITORIES
     }
 
     /// Whether it is the operator's project.

@@ -8,7 +8,7 @@ use sandbox_api::{StringMap, limits as shared};
 
 use super::field::checked;
 use super::mcp::OWN_SANDBOX_KEYS;
-use super::{Checkpoints, FieldError, NetworkPolicy, Owner, SessionKey};
+use super::{Checkpoints, FieldError, NetworkPolicy, Owner, SessionKey, repository};
 
 pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 
@@ -73,6 +73,11 @@ impl SandboxSpec {
 pub fn session_key(given: &str) -> Result<SessionKey, FieldError> {
     if given.starts_with(OWN_SANDBOX_KEYS) {
         let problem = format!("must not begin with `{OWN_SANDBOX_KEYS}`, which is for wrapped servers");
+        return Err(FieldError::new("sessionKey", problem));
+    }
+    if given.starts_with(repository::SANDBOX_KEYS) {
+        let problem =
+            format!("must not begin with `{}`, which is for repositories", repository::SANDBOX_KEYS);
         return Err(FieldError::new("sessionKey", problem));
     }
     Ok(given.parse()?)

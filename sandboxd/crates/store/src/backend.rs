@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
+use sandboxd_model::repository::{RepositoryKey, RepositoryRecord};
 use sandboxd_model::value::{KeptValue, ValueInfo, ValueKey, ValueTotals};
 use sandboxd_model::{
     CommandRecord, Ended, Orphan, Owner, ProjectName, ProjectQuotas, ProjectRecord, RestoreRecord,
@@ -37,6 +38,7 @@ pub trait Backend:
     + ProjectTable
     + QuotaTable
     + ValueTable
+    + RepositoryTable
     + DaemonTable
     + Debug
     + Send
@@ -379,4 +381,17 @@ pub struct Identity {
     pub epoch: Option<String>,
     /// The number of the last start.
     pub epoch_number: u64,
+}
+
+/// Operations on fetched repositories.
+#[async_trait]
+pub trait RepositoryTable {
+    /// All repositories.
+    async fn repositories(&self) -> Result<Vec<RepositoryRecord>, Error>;
+
+    /// Adds a repository, or replaces the one with the same key.
+    async fn put_repository(&self, repository: &RepositoryRecord) -> Result<(), Error>;
+
+    /// Deletes a repository. Succeeds if it does not exist. Urgent.
+    async fn delete_repository(&self, key: &RepositoryKey) -> Result<(), Error>;
 }

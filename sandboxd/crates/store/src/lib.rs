@@ -23,7 +23,7 @@ pub mod sqlite;
 
 pub use backend::{
     AuditHead, Backend, Change, CommandTable, DaemonTable, EndedCommand, Identity, LinkTable, McpServerTable,
-    ProjectTable, QuotaTable, SandboxTable, SnapshotTable, ValueTable, Written,
+    ProjectTable, QuotaTable, RepositoryTable, SandboxTable, SnapshotTable, ValueTable, Written,
 };
 pub use chunks::{ChunkHash, ChunkLocation, ChunkPack, ChunkPackUse, Generation};
 pub use error::{Error, ErrorKind};

@@ -44,6 +44,15 @@ impl IntoResponses for ByName {
     }
 }
 
+/// The request names a repository that does not exist, or not like this.
+pub(in crate::api) struct ByRepository;
+
+impl IntoResponses for ByRepository {
+    fn responses() -> Answers {
+        refusals(&[RepoNotFound, VersionNotFound, TagNotFound])
+    }
+}
+
 /// The current state does not allow the operation.
 pub(in crate::api) struct ByState;
 

@@ -95,6 +95,20 @@ fn table() -> Vec<Row> {
         ("ApproveMcpServer", "tools", digests()),
         ("ApproveMcpServer", "version", text(0, MAX_MCP_VERSION_BYTES)),
         ("ApproveMcpServer", "ifUnset", json!({ "default": false })),
+        ("WorkspaceSource", "", snapshot_or_repository()),
+        ("WorkspaceSource", "repository", text(1, MAX_REPOSITORY_BYTES)),
+        ("WorkspaceSource", "ref", text(1, MAX_GIT_REF_BYTES)),
+        ("WorkspaceSource", "version", text(1, MAX_PACKAGE_VERSION_BYTES)),
+        ("RunInRepository", "", ref_or_version()),
+        ("RunInRepository", "repository", text(1, MAX_REPOSITORY_BYTES)),
+        ("RunInRepository", "ref", text(1, MAX_GIT_REF_BYTES)),
+        ("RunInRepository", "version", text(1, MAX_PACKAGE_VERSION_BYTES)),
+        ("RunInRepository", "command", text(0, MAX_SCRIPT_BYTES)),
+        (
+            "RunInRepository",
+            "timeoutMs",
+            with_default(any_number(), DEFAULT_COMMAND_TIMEOUT.as_millis() as u64),
+        ),
         ("CreateLink", "ttlMs", range(LINK_TTL_MS)),
         ("CreateProject", "name", project_name()),
         ("CreateToken", "name", token_name()),
@@ -498,6 +512,37 @@ fn batch() -> Value {
 fn one_size() -> Value {
     let without = |field: &str| json!({ "properties": { field: { "type": "null" } } });
     json!({ "anyOf": [without("maxChars"), without("maxTokens")] })
+}
+
+fn ref_or_version() -> Value {
+    json!({ "anyOf": [{ "properties": { "ref": null_only() } }, { "properties": { "version": null_only() } }] })
+}
+
+fn snapshot_or_repository() -> Value {
+    let snapshot = json!({
+        "required": ["snapshotId"],
+        "properties": {
+            "snapshotId": { "type": "string" },
+            "repository": null_only(),
+            "ref": null_only(),
+            "version": null_only(),
+        },
+    });
+    let repository = |without: &str| {
+        json!({
+            "required": ["repository"],
+            "properties": {
+                "snapshotId": null_only(),
+                "repository": { "type": "string" },
+                without: null_only(),
+            },
+        })
+    };
+    json!({ "anyOf": [snapshot, repository("ref"), repository("version")] })
+}
+
+fn null_only() -> Value {
+    json!({ "type": "null" })
 }
 
 fn results() -> Value {

@@ -19,6 +19,7 @@ use sandbox_api::project::{
     WhoAmI,
 };
 use sandbox_api::quota::{ChangeProject, ProjectUsage};
+use sandbox_api::repository::{RepositoryRan, RunInRepository};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::snapshot::{
     CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
@@ -195,6 +196,15 @@ fn all() -> Result<Vec<Example>, Error> {
             "name": "files", "cmd": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."],
         }))?,
         example::<ApproveMcpServer>(json!({ "toolsHash": "0".repeat(64) }))?,
+        example::<RunInRepository>(json!({
+            "repository": "tokio-rs/axum", "ref": "main", "command": "git log -1 --format=%s; ls",
+        }))?,
+        example::<RepositoryRan>(json!({
+            "sandboxId": "sbx_0123456789abcdefghijkl", "repository": "https://github.com/tokio-rs/axum.git",
+            "resolvedRef": "0123456789abcdef0123456789abcdef01234567", "resolvedVersion": null, "branch": "main",
+            "tags": [], "cached": true, "warnings": [], "exitCode": 0, "reason": "exited", "durationMs": 12,
+            "stdout": "Fix a link\naxum\n", "stderr": "", "truncated": false, "outputPath": null,
+        }))?,
         example::<CreateProject>(json!({ "name": "research" }))?,
         example::<ChangeProject>(json!({
             "quotas": { "runningSandboxes": 4, "diskMb": 20_480, "networkModes": ["allowlist", "none"] },

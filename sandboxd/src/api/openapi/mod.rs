@@ -143,6 +143,7 @@ fn tags() -> Value {
         { "name": "ports", "description": "Listening ports of a sandbox, and links to them from outside." },
         { "name": "network", "description": "Network policy of a sandbox, and denied connections." },
         { "name": "snapshots", "description": "The files of a sandbox at one time: undo, and new sandboxes with them." },
+        { "name": "repositories", "description": "Git repositories and npm packages: read, and as files of sandboxes." },
         { "name": "mcp", "description": "MCP servers of third parties that run in a sandbox." },
         { "name": "projects", "description": "Projects, which do not see each other, and their tokens." },
         { "name": "daemon", "description": "The daemon itself: health, metrics, orphans and this document." },

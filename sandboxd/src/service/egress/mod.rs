@@ -13,7 +13,7 @@ mod serve;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -31,6 +31,7 @@ use super::audit::Audit;
 use super::tasks::Tasks;
 use super::{Context, Error};
 use crate::egress::{BlockedPort, Gate, PublishedAt};
+use crate::git::Relay;
 use crate::metrics::Metrics;
 use crate::model::network::NetworkRequest;
 use crate::model::secret::redacted_host;
@@ -61,6 +62,11 @@ impl Egress {
         outbound.cut_denied(&self.gate);
     }
 
+    /// The gate, for requests of the daemon itself.
+    pub(in crate::service) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
     /// Blocks a published port for sandboxes until the guard is dropped.
     pub(in crate::service) fn block_port(&self, at: PublishedAt) -> BlockedPort {
         self.gate.block_port(at)
@@ -82,6 +88,8 @@ pub(in crate::service) struct Outbound {
     rate: DefaultDirectRateLimiter,
     /// Values that are replaced in names of hosts before they are recorded or logged.
     secrets: OnceLock<Vec<Secret>>,
+    /// Reached whatever the policy is, as long as the fetch that owns it lasts.
+    relay: Mutex<Weak<Relay>>,
 }
 
 /// A connection that is being opened or is open.
@@ -143,12 +151,24 @@ impl Outbound {
             lookup_permits: Arc::new(Semaphore::new(limits::MAX_LOOKUPS_EACH)),
             rate: RateLimiter::direct(Quota::per_second(per_second.unwrap_or(std::num::NonZeroU32::MIN))),
             secrets: OnceLock::new(),
+            relay: Mutex::default(),
         })
     }
 
     /// Sets the secret values, which are fixed when a sandbox is created.
     pub(in crate::service) fn set_secrets(&self, secrets: Vec<Secret>) {
         let _ = self.secrets.set(secrets);
+    }
+
+    /// Lets the sandbox fetch one repository, until the caller drops the relay.
+    pub(in crate::service) fn set_relay(&self, relay: &Arc<Relay>) {
+        *lock(&self.relay) = Arc::downgrade(relay);
+    }
+
+    /// The relay, if a connection is for it.
+    fn relay_at(&self, host: &str, port: u16) -> Option<Arc<Relay>> {
+        let is_relay = host == Relay::HOST && port == Relay::PORT;
+        lock(&self.relay).upgrade().filter(|_| is_relay)
     }
 
     /// Returns the name of a host as it may be recorded and logged.

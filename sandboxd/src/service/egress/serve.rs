@@ -18,7 +18,8 @@ use super::refusal::reply_for;
 use super::{Egress, Outbound, Registration};
 use crate::agent::{AgentHandle, Outgoing};
 use crate::egress::{self, Broken, Budget, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
-use crate::metrics::{Decision, Metrics};
+use crate::git::Relay;
+use crate::metrics::{Decision, Direction, Metrics};
 use crate::model::{Host, Owner, limits};
 use crate::service::audit::Audit;
 
@@ -86,6 +87,9 @@ impl OutboundServer {
 
     async fn connect(self: Arc<Self>, outgoing: Outgoing, _permit: OwnedSemaphorePermit) {
         let port = outgoing.port;
+        if let Some(relay) = self.outbound.relay_at(&outgoing.host, port) {
+            return self.serve_relay(outgoing, relay).await;
+        }
         let Ok(host) = Host::parse(&outgoing.host) else {
             let invalid = egress::Error::Denied { reason: DenialReason::Invalid };
             return self.refuse(outgoing, None, &invalid).await;
@@ -107,6 +111,21 @@ impl OutboundServer {
                     self.gate.judge(&policy, &host, port).err().unwrap_or(DenialReason::HostNotAllowed);
                 self.refuse(outgoing, Some(&host), &egress::Error::Denied { reason }).await;
             }
+        }
+    }
+
+    /// Serves a connection to the relay of the sandbox. Its bytes count like those of other connections.
+    async fn serve_relay(&self, outgoing: Outgoing, relay: Arc<Relay>) {
+        let Ok(tunnel) = outgoing.accept().await else { return };
+        let _counted = OpenGauge::new(&self.metrics);
+        let meter = Arc::new(Meter::new(Arc::clone(&self.tally), limits::EGRESS_SILENCE));
+        let moved = {
+            let meter = Arc::clone(&meter);
+            move |bytes| meter.moved(Direction::In, bytes)
+        };
+        tokio::select! {
+            () = relay.serve(tunnel, moved) => {}
+            () = meter.over() => {}
         }
     }
 

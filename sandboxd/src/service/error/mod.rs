@@ -5,6 +5,7 @@ mod causes;
 mod mcp_servers;
 mod ownership;
 mod quotas;
+mod repositories;
 mod snapshots;
 mod spec;
 mod stdin;
@@ -21,6 +22,7 @@ pub use self::bases::BaseFault;
 pub use self::mcp_servers::McpServerError;
 pub use self::ownership::OwnershipError;
 pub use self::quotas::QuotaError;
+pub use self::repositories::RepositoryError;
 pub use self::snapshots::SnapshotError;
 pub use self::spec::SpecError;
 pub use self::stdin::StdinError;
@@ -51,6 +53,9 @@ pub enum Error {
     /// Why a server cannot be wrapped.
     #[error(transparent)]
     McpServer(#[from] McpServerError),
+    /// Why a repository cannot be used.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
     /// Why a sandbox cannot have what its request specifies.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -95,6 +100,9 @@ pub enum Error {
     },
     /// The sandbox could not be created. All requests for its session get this error.
     CreateFailed(#[source] Arc<Error>),
+
+    /// The repository could not be fetched. All requests that wait for it get this error.
+    FetchFailed(#[source] Arc<Error>),
 
     /// The maximum number of sandboxes runs.
     Full {
@@ -171,6 +179,7 @@ impl Error {
             Self::Ownership(error) => error.to_public(),
             Self::Stdin(error) => error.to_public(),
             Self::McpServer(error) => error.to_public(),
+            Self::Repository(error) => error.to_public(),
             Self::Spec(error) => error.to_public(),
             Self::Quota(error) => error.to_public(),
 
@@ -231,7 +240,7 @@ impl Error {
                 json!({}),
             ),
             Self::Base { base, fault, .. } => fault.to_public(base),
-            Self::CreateFailed(error) => error.to_public(),
+            Self::CreateFailed(error) | Self::FetchFailed(error) => error.to_public(),
 
             Self::Full { max } => PublicError::new(
                 ErrorCode::CapacityExhausted,

@@ -25,7 +25,7 @@ pub use self::tokens::{NewToken, random_text};
 use super::{Authorized, ByOperator, Context, Error};
 use crate::jwt::Verifier;
 use crate::model::principal::Root;
-use crate::model::{Instance, Principal, ProjectName, ProjectRecord, Refusal, Resource, limits};
+use crate::model::{FieldError, Instance, Principal, ProjectName, ProjectRecord, Refusal, Resource, limits};
 use crate::service::clock::now_ms;
 use crate::store::Store;
 
@@ -57,8 +57,13 @@ impl Projects {
         let store = Arc::clone(&context.store);
         let default = ProjectRecord { name: ProjectName::default(), created_at_ms: now_ms() };
         store.add_project(&default).await?;
-        let projects = store.projects().await?.into_iter().map(|found| (found.name.clone(), found));
-        let tokens = store.tokens().await?.into_iter().map(|found| (found.id.clone(), Issued::new(found)));
+        // One with the reserved name may be older than the reservation. It would show private repositories.
+        let mut projects = store.projects().await?;
+        projects.retain(|found| !found.name.is_reserved());
+        let projects = projects.into_iter().map(|found| (found.name.clone(), found));
+        let mut tokens = store.tokens().await?;
+        tokens.retain(|found| !found.owner.project.is_reserved());
+        let tokens = tokens.into_iter().map(|found| (found.id.clone(), Issued::new(found)));
         let jwt = match context.setup.jwt.clone() {
             Some(settings) => Some(Verifier::new(settings).await.map_err(|source| Error::KeySet { source })?),
             None => None,
@@ -138,6 +143,10 @@ impl Projects {
     }
 
     async fn add(&self, name: ProjectName) -> Result<ProjectRecord, Error> {
+        if name.is_reserved() {
+            let problem = format!("must not be `{name}`, which is for the daemon itself");
+            return Err(Refusal::from(FieldError::new("project", problem)).into());
+        }
         let _changing = self.changing.lock().await;
         if let Some(found) = self.projects().get(&name) {
             return Ok(found.clone());
@@ -154,7 +163,7 @@ impl Projects {
 
     /// Adds the projects of sandboxes that were restored from the engine, because the database was lost.
     pub(in crate::service) async fn add_missing(&self, of: BTreeSet<ProjectName>) -> Result<(), Error> {
-        for name in of {
+        for name in of.into_iter().filter(|name| !name.is_reserved()) {
             self.add(name).await?;
         }
         Ok(())

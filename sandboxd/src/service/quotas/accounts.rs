@@ -123,10 +123,12 @@ impl Accounts {
         Self { capacity, total: Amounts::default(), defaults, accounts: BTreeMap::new() }
     }
 
-    /// The account of a project. The operator's has no defaults, so that it works as if there were no projects.
+    /// The account of a project. The operator's has no defaults, so that it works as if there were no projects. Nor has the
+    /// daemon's own, whose limits are settings.
     pub(super) fn of(&mut self, project: &ProjectName) -> &mut Account {
         let none = ProjectQuotas::default();
-        let defaults = if project.is_default() { &none } else { &self.defaults };
+        let is_exempt = project.is_default() || project.is_reserved();
+        let defaults = if is_exempt { &none } else { &self.defaults };
         // Not `entry`, which copies the name each time.
         if !self.accounts.contains_key(project) {
             let account = Account::new(ProjectQuotas::default(), defaults);

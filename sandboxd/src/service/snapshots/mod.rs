@@ -245,6 +245,23 @@ impl Snapshots {
         Ok(NewSnapshot { record, torn: made.torn, torn_files: made.torn_files, paused: made.paused })
     }
 
+    /// Makes a snapshot that the daemon keeps for itself, of a sandbox that only the daemon uses.
+    pub(in crate::service) async fn make_for_daemon(
+        &self,
+        sandbox: &Sandbox,
+        agent: &AgentHandle,
+        owner: Owner,
+        name: String,
+    ) -> Result<SnapshotRecord, Error> {
+        let _busy = self.busy.begin(sandbox.id()).await?;
+        let _turn = self.turn(&sandbox.owner().project).await?;
+        self.check_room().await?;
+        let options = SnapshotOptions { name: Some(name), ..SnapshotOptions::default() };
+        let request = SnapshotRequest { owner, ..SnapshotRequest::new(sandbox, options)? };
+        let made = self.make_with(sandbox.id(), agent, request);
+        Ok(self.storage.while_space_lasts(made).await?.0)
+    }
+
     /// Fails if there is no room for another snapshot. A snapshot that starts with room may exceed it.
     async fn check_room(&self) -> Result<(), Error> {
         self.storage.check_space(0).await?;

@@ -38,6 +38,7 @@ const OWN: [&str; 20] = [
     "GET /v1/sandboxes",
     "POST /v1/sandboxes",
     "GET /v1/snapshots",
+    "POST /v1/repositories:run",
     "POST /v1/snapshots:check",
     "POST /v1/snapshots:import",
     "POST /v1/child-tokens",
@@ -247,7 +248,7 @@ async fn foreign_ids_are_answered_as_unknown_ones_on_every_route() {
         let own = intruder.create_or_reconnect(&request).await.unwrap();
         assert!(own.created && own.sandbox_id != victim.sandbox);
         intruder.delete(&own.sandbox_id).await.unwrap();
-        let from = sandbox_api::sandbox::WorkspaceSource { snapshot_id: victim.snapshot.clone() };
+        let from = sandbox_api::sandbox::WorkspaceSource::snapshot(victim.snapshot.clone());
         let stolen = CreateSandbox {
             session_key: "chat:stolen".into(),
             workspace: Some(from),

@@ -171,7 +171,7 @@ async fn bases_are_charged_once_for_all_sandboxes_of_a_project() {
     run(&lab, &original, "mkdir many; for i in $(seq 1200); do echo $i > many/$i; done").await;
     let snapshot = lab.make_snapshot(&original, &MakeSnapshot::default()).await.unwrap().snapshot.snapshot_id;
     let copy = async |key: &str| {
-        let workspace = Some(WorkspaceSource { snapshot_id: snapshot.clone() });
+        let workspace = Some(WorkspaceSource::snapshot(snapshot.clone()));
         let created = lab.create_or_reconnect(&CreateSandbox { workspace, ..request(key) }).await.unwrap();
         run(&lab, &created.sandbox_id, "test $(cat many/* | wc -l) = 1200").await;
         let posture = lab.get(&created.sandbox_id).await.unwrap().posture.unwrap();

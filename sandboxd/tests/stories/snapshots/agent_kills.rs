@@ -103,7 +103,7 @@ async fn a_new_sandbox_whose_container_is_killed_has_all_files_or_does_not_exist
     let original = filled(&daemon).await;
     let before = fingerprint(&daemon, &original).await;
     let snapshot_id = snapshot(&daemon, &original).await.snapshot.snapshot_id;
-    let workspace = Some(WorkspaceSource { snapshot_id });
+    let workspace = Some(WorkspaceSource::snapshot(snapshot_id));
     let create = CreateSandbox { session_key: "chat:2".into(), workspace, ..CreateSandbox::default() };
     let (client, request) = (daemon.client.clone(), create.clone());
     let creating = tokio::spawn(async move { client.create_or_reconnect(&request).await });

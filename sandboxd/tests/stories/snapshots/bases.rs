@@ -41,7 +41,7 @@ fn fill() -> String {
 fn create_from(session_key: &str, snapshot_id: &SnapshotId) -> CreateSandbox {
     CreateSandbox {
         session_key: session_key.into(),
-        workspace: Some(WorkspaceSource { snapshot_id: snapshot_id.clone() }),
+        workspace: Some(WorkspaceSource::snapshot(snapshot_id.clone())),
         ..CreateSandbox::default()
     }
 }

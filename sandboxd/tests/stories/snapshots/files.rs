@@ -23,7 +23,7 @@ async fn exported(daemon: &Daemon, snapshot: &SnapshotId) -> Vec<u8> {
 async fn sandbox_of(daemon: &Daemon, snapshot_id: &SnapshotId) -> SandboxId {
     let create = CreateSandbox {
         session_key: "chat:copy".into(),
-        workspace: Some(WorkspaceSource { snapshot_id: snapshot_id.clone() }),
+        workspace: Some(WorkspaceSource::snapshot(snapshot_id.clone())),
         ..CreateSandbox::default()
     };
     daemon.client.create_or_reconnect(&create).await.unwrap().sandbox_id

@@ -22,7 +22,7 @@ async fn a_sandbox_begins_with_the_files_of_a_snapshot() {
     daemon.client.delete(&original).await.unwrap();
     let create = |session_key: &str| CreateSandbox {
         session_key: session_key.into(),
-        workspace: Some(WorkspaceSource { snapshot_id: snapshot_id.clone() }),
+        workspace: Some(WorkspaceSource::snapshot(snapshot_id.clone())),
         ..CreateSandbox::default()
     };
     let copy = daemon.client.create_or_reconnect(&create("chat:2")).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_sandbox_begins_with_the_files_of_a_snapshot() {
     assert_eq!(daemon.output(&copy.sandbox_id, "cat mine").await, "mine\n");
     daemon.client.make_snapshot(&copy.sandbox_id, &MakeSnapshot::default()).await.unwrap();
     let missing = CreateSandbox {
-        workspace: Some(WorkspaceSource { snapshot_id: sandbox_api::SnapshotId::random().unwrap() }),
+        workspace: Some(WorkspaceSource::snapshot(sandbox_api::SnapshotId::random().unwrap())),
         ..create("chat:3")
     };
     let rejected = daemon.client.create_or_reconnect(&missing).await.unwrap_err();

@@ -63,7 +63,7 @@ async fn create(daemon: &Daemon, session_key: &str, snapshot: Option<&SnapshotId
     let request = CreateSandbox {
         session_key: session_key.into(),
         resources: Some(Resources { disk_mb: Some(DISK_MB), ..Resources::default() }),
-        workspace: snapshot.map(|snapshot_id| WorkspaceSource { snapshot_id: snapshot_id.clone() }),
+        workspace: snapshot.map(|snapshot_id| WorkspaceSource::snapshot(snapshot_id.clone())),
         ..CreateSandbox::default()
     };
     // The client's own deadline is shorter than what a million files take. A repeated request waits for the first.

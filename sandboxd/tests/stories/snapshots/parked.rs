@@ -38,7 +38,7 @@ async fn until_stored(daemon: &Daemon, sandbox: &SandboxId) {
 
 /// A new sandbox with the files of a snapshot.
 async fn copy_of(daemon: &Daemon, session_key: &str, snapshot: &Snapshot) -> SandboxId {
-    let workspace = Some(WorkspaceSource { snapshot_id: snapshot.snapshot_id.clone() });
+    let workspace = Some(WorkspaceSource::snapshot(snapshot.snapshot_id.clone()));
     let create = CreateSandbox { session_key: session_key.into(), workspace, ..CreateSandbox::default() };
     daemon.client.create_or_reconnect(&create).await.unwrap().sandbox_id
 }

@@ -32,7 +32,7 @@ fn is_one_of<T: Debug>(answer: &Result<T, Error>, codes: &[ErrorCode]) {
 async fn files_of(daemon: &Daemon, snapshot_id: &SnapshotId) -> String {
     let create = CreateSandbox {
         session_key: "chat:copy".into(),
-        workspace: Some(WorkspaceSource { snapshot_id: snapshot_id.clone() }),
+        workspace: Some(WorkspaceSource::snapshot(snapshot_id.clone())),
         ..CreateSandbox::default()
     };
     let copy = daemon.client.create_or_reconnect(&create).await.unwrap();

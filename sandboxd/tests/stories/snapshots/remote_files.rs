@@ -44,7 +44,7 @@ async fn a_snapshot_moves_to_another_remote_store_and_heals_it_when_it_is_damage
     assert_eq!((imported.files, imported.size_bytes), (made.files, made.size_bytes));
     let create = CreateSandbox {
         session_key: "chat:copy".into(),
-        workspace: Some(WorkspaceSource { snapshot_id: imported.snapshot_id.clone() }),
+        workspace: Some(WorkspaceSource::snapshot(imported.snapshot_id.clone())),
         ..CreateSandbox::default()
     };
     let copy = second.client.create_or_reconnect(&create).await.unwrap().sandbox_id;

@@ -6,6 +6,7 @@ mod links;
 mod mcp_servers;
 mod projects;
 mod quotas;
+mod repositories;
 mod sandboxes;
 mod snapshots;
 mod values;

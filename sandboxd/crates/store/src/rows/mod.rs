@@ -12,6 +12,7 @@ pub(crate) mod projects;
 #[cfg(test)]
 mod published;
 pub(crate) mod quotas;
+pub(crate) mod repositories;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod sql;

@@ -16,6 +16,7 @@ mod links;
 mod mcp_servers;
 mod projects;
 mod quotas;
+mod repositories;
 mod sandboxes;
 mod schema;
 mod snapshots;

@@ -2,6 +2,7 @@
 
 mod project_table;
 mod quota_table;
+mod repository_table;
 mod snapshot_table;
 mod value_table;
 
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
+use sandboxd_model::repository::{RepositoryKey, RepositoryRecord};
 use sandboxd_model::value::{KeptValue, ValueKey};
 use sandboxd_model::{
     CommandRecord, DayUsage, Ended, Orphan, ProjectName, ProjectQuotas, ProjectRecord, RestoreRecord,
@@ -70,6 +72,7 @@ struct Tables {
     tokens: BTreeMap<TokenId, TokenRecord>,
     revoked_subjects: BTreeMap<(ProjectName, Subject), RevokedSubject>,
     quotas: BTreeMap<ProjectName, ProjectQuotas>,
+    repositories: HashMap<RepositoryKey, RepositoryRecord>,
     usage: BTreeMap<(ProjectName, i32), DayUsage>,
     values: BTreeMap<(SandboxId, ValueKey), KeptValue>,
     orphans: Vec<Orphan>,

@@ -10,6 +10,7 @@ pub(crate) mod outages;
 pub(crate) mod projects;
 pub(crate) mod quotas;
 pub(crate) mod records;
+pub(crate) mod repositories;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
 pub(crate) mod speed;
@@ -78,6 +79,9 @@ macro_rules! contract {
         contract! { #[tokio::test] $database, values:
             values_are_replaced_listed_and_deleted,
             values_are_counted_and_removed_with_their_sandbox,
+        }
+        contract! { #[tokio::test] $database, repositories:
+            a_repository_is_written_replaced_and_deleted,
         }
         contract! { #[tokio::test] $database, snapshots:
             a_snapshot_is_added_read_back_and_deleted,

@@ -1,0 +1,22 @@
+//! Repositories: how a request names one, which commit it means, and what is kept of one that was fetched.
+//!
+//! Nothing here ever becomes an argument of a program. A name from a request is parsed into an `https` address, and a commit
+//! into its hash.
+
+mod commit;
+mod git_ref;
+mod https_url;
+mod npm;
+mod record;
+mod refs;
+mod settings;
+mod source;
+
+pub use commit::CommitHash;
+pub use git_ref::GitRef;
+pub use https_url::HttpsUrl;
+pub use npm::{PackageName, PackageVersion, normalized_url};
+pub use record::{Repository, RepositoryKey, RepositoryRecord, RepositoryWarning, SANDBOX_KEYS};
+pub use refs::{Advertisement, Found, NoCommit};
+pub use settings::{GitTokens, RepositorySettings};
+pub use source::{RepositorySource, tags_for};

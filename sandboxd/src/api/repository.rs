@@ -1,0 +1,91 @@
+//! Handlers of repositories: convert between wire and model types.
+
+use sandbox_api::command::{CommandRan, StartCommand};
+use sandbox_api::repository::{RepositoryRan, RunInRepository};
+use sandbox_api::sandbox::WorkspaceSource;
+
+use super::body::Json;
+use super::caller::User;
+use super::command::spec_of;
+use super::error::Result;
+use super::openapi::answers::*;
+use super::run::{limit_of, run_to_end};
+use crate::model::{CommandSpec, FieldError};
+use crate::service::{Access, Opened, RepositoryRequest};
+
+/// Where the files of a new sandbox come from, checked.
+pub(super) enum Source {
+    Snapshot(sandbox_api::SnapshotId),
+    Repository(RepositoryRequest),
+}
+
+/// Run a command in a repository.
+///
+/// Fetches the repository if it is not kept yet, and runs a script that reads it. Its files cannot be written, and the script
+/// reaches no network. Responds when the script has ended, with its output as text for a language model. The sandbox is kept
+/// for later commands in the same repository at the same commit, and deleted when it is idle.
+#[utoipa::path(post, path = "/v1/repositories:run", operation_id = "runInRepository", tag = "repositories",
+    request_body = RunInRepository,
+    responses((status = 200, body = RepositoryRan), ByRepository, ByBody, BySandbox))]
+pub(super) async fn run(
+    User(access): User,
+    Json(request): Json<RunInRepository>,
+) -> Result<Json<RepositoryRan>> {
+    let RunInRepository { repository, git_ref, version, command, timeout_ms, output } = request;
+    let repositories = access.repositories();
+    let wanted = repositories.request(&repository, git_ref.as_deref(), version.as_deref())?;
+    let limit = limit_of(output.unwrap_or_default())?;
+    let command =
+        StartCommand { script: Some(command), read_only: Some(true), timeout_ms, ..StartCommand::default() };
+    // First, so that an invalid command fetches nothing.
+    let spec = CommandSpec { output_file_after: Some(limit.bytes()), ..spec_of(command, access.limits())? };
+    let opened = repositories.open(access.creator()?, &wanted, access.limits().default_idle_ttl).await?;
+    access.found("sandboxId", &opened.sandbox.id);
+    access.found("repository", opened.repository.key.url.to_string());
+    access.found("commit", opened.repository.key.commit.as_str());
+    let id = access.sandbox(opened.sandbox.id.clone())?;
+    let id = access.record_commands(id, std::slice::from_ref(&spec)).await?;
+    Ok(Json(to_wire(opened, run_to_end(&access, &id, spec, limit).await?)))
+}
+
+/// Checks the source of a new sandbox's files.
+pub(super) fn source_of(source: &WorkspaceSource, access: &Access) -> Result<Source> {
+    let WorkspaceSource { snapshot_id, repository, git_ref, version } = source;
+    match (snapshot_id, repository) {
+        (Some(_), None) if git_ref.is_some() || version.is_some() => {
+            Err(FieldError::new("workspace", "must not have ref or version without repository").into())
+        }
+        (Some(id), None) => Ok(Source::Snapshot(id.clone())),
+        (None, Some(name)) => {
+            let request = access.repositories().request(name, git_ref.as_deref(), version.as_deref());
+            Ok(Source::Repository(
+                request
+                    .map_err(|error| FieldError::new(format!("workspace.{}", error.field), error.problem))?,
+            ))
+        }
+        (None, None) | (Some(_), Some(_)) => {
+            Err(FieldError::new("workspace", "must have either snapshotId or repository").into())
+        }
+    }
+}
+
+fn to_wire(opened: Opened, ran: CommandRan) -> RepositoryRan {
+    let Opened { sandbox, repository, warnings, is_cached } = opened;
+    RepositoryRan {
+        sandbox_id: sandbox.id,
+        repository: repository.key.url.to_string(),
+        resolved_ref: repository.key.commit.to_string(),
+        resolved_version: repository.version,
+        branch: repository.branch,
+        tags: repository.tags,
+        cached: is_cached,
+        warnings: warnings.into_iter().map(|warning| warning.as_str().to_owned()).collect(),
+        exit_code: ran.exit_code,
+        reason: ran.reason,
+        duration_ms: ran.duration_ms,
+        stdout: ran.stdout,
+        stderr: ran.stderr,
+        truncated: ran.truncated,
+        output_path: ran.output_path,
+    }
+}

@@ -1,0 +1,21 @@
+# Fetches the commit COMMIT from RELAY into the empty working directory. ORIGIN is recorded as its remote.
+# Nothing of the repository is executed: no hooks, no filters, no file system monitor, no helpers, no submodules.
+set -euo pipefail
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=/bin/false GIT_LFS_SKIP_SMUDGE=1
+fetching=(
+  -c core.hooksPath=/dev/null -c core.fsmonitor=false -c credential.helper= -c submodule.recurse=false
+  -c protocol.allow=never -c protocol.http.allow=always -c http.followRedirects=false
+  -c http.proxy=http://127.0.0.1:13128 -c gc.auto=0 -c maintenance.auto=false -c advice.detachedHead=false
+)
+git "${fetching[@]}" init --quiet --template= .
+git "${fetching[@]}" fetch --quiet --depth=1 --no-tags --no-recurse-submodules "$RELAY" "$COMMIT" || exit 3
+[[ "$(git "${fetching[@]}" rev-parse --verify 'FETCH_HEAD^{commit}')" == "$COMMIT" ]] || exit 3
+git "${fetching[@]}" checkout --quiet --detach --no-recurse-submodules "$COMMIT"
+git remote add origin "$ORIGIN"
+# Every copy has other inodes and times of change. Otherwise git would read all files again.
+git config core.checkStat minimal
+git config core.trustctime false
+rm -rf .git/FETCH_HEAD .git/ORIG_HEAD .git/logs
+missing() { [[ "$(head -c 1)" == '' ]] || echo "$1"; }
+{ git ls-files --stage | grep '^160000 ' || true; } | missing submodules
+{ git ls-files -- ':(attr:filter=lfs)' || true; } | missing lfs

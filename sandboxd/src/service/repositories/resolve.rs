@@ -1,0 +1,254 @@
+//! Which commit a request means.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+
+use super::Repositories;
+use crate::git;
+use crate::model::repository::{
+    Advertisement, Found, GitRef, HttpsUrl, NoCommit, PackageName, PackageVersion, Repository, RepositoryKey,
+    RepositorySource, tags_for,
+};
+use crate::model::{FieldError, Owner, limits};
+use crate::service::{Error, RepositoryError};
+
+/// A request for a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositoryRequest {
+    source: RepositorySource,
+    wanted: Wanted,
+}
+
+/// What is wanted of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Wanted {
+    /// The default branch, or the latest version.
+    Default,
+    Ref(GitRef),
+    Version(PackageVersion),
+}
+
+/// Results of look-ups, and permits for them.
+#[derive(Debug)]
+pub(super) struct LookUps {
+    found: Mutex<HashMap<Question, (Instant, Repository)>>,
+    permits: Semaphore,
+}
+
+/// A request as one principal may make it. With the token of a host, the answer may be another one.
+type Question = (String, Wanted, bool);
+
+impl Default for LookUps {
+    fn default() -> Self {
+        Self { found: Mutex::default(), permits: Semaphore::new(limits::MAX_LOOK_UPS) }
+    }
+}
+
+impl LookUps {
+    fn recent(&self, question: &Question) -> Option<Repository> {
+        let found = self.lock();
+        let (at, repository) = found.get(question)?;
+        (at.elapsed() < limits::LOOK_UP_LIFETIME).then(|| repository.clone())
+    }
+
+    fn remember(&self, question: Question, repository: &Repository) {
+        let mut found = self.lock();
+        if found.len() >= limits::MAX_LOOK_UPS_KEPT {
+            found.retain(|_, (at, _)| at.elapsed() < limits::LOOK_UP_LIFETIME);
+        }
+        if found.len() < limits::MAX_LOOK_UPS_KEPT {
+            found.insert(question, (Instant::now(), repository.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Question, (Instant, Repository)>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Repositories {
+    /// Checks the fields of a request.
+    pub fn request(
+        &self,
+        repository: &str,
+        git_ref: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<RepositoryRequest, FieldError> {
+        let source = RepositorySource::parse(repository, &self.settings.forge)?;
+        let wanted = match (git_ref, version) {
+            (None, None) => Wanted::Default,
+            (Some(name), None) => Wanted::Ref(GitRef::parse("ref", name)?),
+            (None, Some(version)) => Wanted::Version(PackageVersion::parse("version", version)?),
+            (Some(_), Some(_)) => {
+                return Err(FieldError::new("version", "must not be combined with ref"));
+            }
+        };
+        Ok(RepositoryRequest { source, wanted })
+    }
+
+    /// Whether requests of an owner for an address use the token of its host.
+    fn uses_token(&self, owner: &Owner, url: &HttpsUrl) -> bool {
+        self.settings.token_projects.contains(&owner.project) && self.client.has_token(url)
+    }
+
+    /// Finds the commit.
+    pub(super) async fn resolve(
+        &self,
+        owner: &Owner,
+        request: &RepositoryRequest,
+    ) -> Result<Repository, Error> {
+        let may_use_tokens = self.settings.token_projects.contains(&owner.project);
+        let source = match &request.source {
+            RepositorySource::Git(url) => url.to_string(),
+            RepositorySource::Npm(package) => package.to_string(),
+        };
+        if let (RepositorySource::Git(url), Wanted::Ref(name)) = (&request.source, &request.wanted)
+            && let Ok(commit) = name.as_str().parse()
+        {
+            let found = Found { commit, branch: None, tags: Vec::new() };
+            return Ok(self.repository(owner, url, found, None));
+        }
+        let question = (source, request.wanted.clone(), may_use_tokens);
+        if let Some(recent) = self.look_ups.recent(&question) {
+            return Ok(recent);
+        }
+        let _permit =
+            self.look_ups.permits.acquire().await.map_err(|_| Error::NotReady { missing: "look-ups" })?;
+        // Another request may have asked the same meanwhile.
+        if let Some(recent) = self.look_ups.recent(&question) {
+            return Ok(recent);
+        }
+        let found = match &request.source {
+            RepositorySource::Git(url) => self.look_up(owner, url, &request.wanted).await?,
+            RepositorySource::Npm(package) => self.look_up_package(owner, package, &request.wanted).await?,
+        };
+        self.look_ups.remember(question, &found);
+        Ok(found)
+    }
+
+    /// As [`Self::resolve`], for a package whose commit the repository does not have: finds the tag of the version. `None` if
+    /// the request is not for a package.
+    pub(super) async fn resolve_by_tag(
+        &self,
+        owner: &Owner,
+        request: &RepositoryRequest,
+        not: &Repository,
+    ) -> Result<Option<Repository>, Error> {
+        let (RepositorySource::Npm(package), Some(version)) = (&request.source, &not.version) else {
+            return Ok(None);
+        };
+        let refs = self.refs(owner, &not.key.url).await?;
+        let found = refs.find_tag(&tags_for(package.as_str(), version)).ok_or_else(|| {
+            RepositoryError::NoVersion { repository: package.to_string(), version: Some(version.clone()) }
+        })?;
+        Ok(Some(self.repository(owner, &not.key.url, found, Some(version.clone()))))
+    }
+
+    async fn look_up(&self, owner: &Owner, url: &HttpsUrl, wanted: &Wanted) -> Result<Repository, Error> {
+        let refs = self.refs(owner, url).await?;
+        let (found, version) = match wanted {
+            Wanted::Default => (by_name(&refs, url, None)?, None),
+            Wanted::Ref(name) => (by_name(&refs, url, Some(name))?, None),
+            Wanted::Version(version) => {
+                let name = url.path().trim_start_matches('/').trim_end_matches(".git");
+                let found = refs.find_tag(&tags_for(name, version.as_str()));
+                let missing = || RepositoryError::NoVersion {
+                    repository: url.to_string(),
+                    version: Some(version.as_str().to_owned()),
+                };
+                (found.ok_or_else(missing)?, Some(version.as_str().to_owned()))
+            }
+        };
+        Ok(self.repository(owner, url, found, version))
+    }
+
+    async fn look_up_package(
+        &self,
+        owner: &Owner,
+        package: &PackageName,
+        wanted: &Wanted,
+    ) -> Result<Repository, Error> {
+        let version = match wanted {
+            Wanted::Version(version) => Some(version),
+            Wanted::Default | Wanted::Ref(_) => None,
+        };
+        let (registry, forge) = (&self.settings.registry, &self.settings.forge);
+        let found = self.client.package(registry, package, version, forge).await;
+        let found = found.map_err(|error| match error {
+            git::Error::NotFound { .. } if version.is_some() => Error::from(RepositoryError::NoVersion {
+                repository: package.to_string(),
+                version: version.map(|version| version.as_str().to_owned()),
+            }),
+            error => fault(error, package.as_str()).into(),
+        })?;
+        let url = found.repository;
+        let url = url.ok_or_else(|| RepositoryError::NoRepository { package: package.to_string() })?;
+        if let Wanted::Ref(_) = wanted {
+            return self.look_up(owner, &url, wanted).await;
+        }
+        let version = found.version.as_str();
+        let commit = match found.commit {
+            Some(commit) => Found { commit, branch: None, tags: Vec::new() },
+            None => {
+                let refs = self.refs(owner, &url).await?;
+                let by_tag = refs.find_tag(&tags_for(package.as_str(), version));
+                by_tag.ok_or_else(|| RepositoryError::NoVersion {
+                    repository: package.to_string(),
+                    version: Some(version.to_owned()),
+                })?
+            }
+        };
+        Ok(self.repository(owner, &url, commit, Some(version.to_owned())))
+    }
+
+    async fn refs(&self, owner: &Owner, url: &HttpsUrl) -> Result<Advertisement, Error> {
+        let refs = self.client.refs(url, self.uses_token(owner, url)).await;
+        refs.map_err(|error| fault(error, &url.to_string()).into())
+    }
+
+    fn repository(&self, owner: &Owner, url: &HttpsUrl, found: Found, version: Option<String>) -> Repository {
+        let key =
+            RepositoryKey { url: url.clone(), commit: found.commit, with_token: self.uses_token(owner, url) };
+        Repository { key, branch: found.branch, tags: found.tags, version }
+    }
+}
+
+fn by_name(refs: &Advertisement, url: &HttpsUrl, name: Option<&GitRef>) -> Result<Found, RepositoryError> {
+    let text = || name.map(|name| name.as_str().to_owned());
+    refs.find(name).map_err(|reason| match reason {
+        NoCommit::Empty | NoCommit::Unknown => {
+            RepositoryError::NoRef { repository: url.to_string(), name: text() }
+        }
+        NoCommit::Ambiguous => RepositoryError::Ambiguous { name: text().unwrap_or_default() },
+    })
+}
+
+/// What an error of a server means for a request. `repository` is its address, or the name of the package.
+pub(super) fn fault(error: git::Error, repository: &str) -> RepositoryError {
+    let server = |problem: String, source| RepositoryError::Server { problem, source };
+    match error {
+        git::Error::NotFound { .. } => RepositoryError::NotFound { repository: repository.to_owned() },
+        git::Error::RateLimited { retry_after } => RepositoryError::RateLimited { retry_after },
+        git::Error::TooLarge { max } => RepositoryError::TooLarge { max_bytes: max },
+        git::Error::Gate { source: crate::egress::Error::Denied { .. } } => RepositoryError::NotReached {
+            problem: "the address of the repository must not be reached from here",
+            source: error,
+        },
+        git::Error::Redirect => RepositoryError::NotReached {
+            problem: "the server redirects to an address that is not followed",
+            source: error,
+        },
+        git::Error::Status { status } => {
+            server(format!("the server of the repository or package responded with status {status}"), error)
+        }
+        git::Error::Malformed(_) => {
+            server("the response of the server is not that of a git server or registry".into(), error)
+        }
+        git::Error::Gate { .. } | git::Error::Connection { .. } | git::Error::Silent => {
+            server("the server of the repository or package does not respond".into(), error)
+        }
+    }
+}
