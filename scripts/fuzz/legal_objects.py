@@ -145,8 +145,10 @@ def ended_after(one, moment):
 
 @legal(400, "runInRepository", "createSandbox")
 def names_no_repository(exchange):
-    """What is a repository, a ref or a version is too much for a schema."""
+    """What is a repository, a ref or a version is too much for a schema. So is what a workspace must not have together."""
     field = exchange.details.get("field", "").removeprefix("workspace.")
+    if field == "workspace":
+        return exchange.body.get("workspace") is not None
     return field in ("repository", "ref", "version") and repository_in_body(exchange) is not None
 
 

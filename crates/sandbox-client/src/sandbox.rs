@@ -6,14 +6,15 @@ use sandbox_api::sandbox::{
 };
 use sandbox_api::{Done, SandboxId};
 
-use crate::deadlines::{ACT, LOOK};
+use crate::deadlines::{ACT, FETCH, LOOK};
 use crate::request::json;
 use crate::{Client, Error};
 
 impl Client {
     /// Returns the session's sandbox, and creates it if there is none. Safe to repeat.
     pub async fn create_or_reconnect(&self, body: &CreateSandbox) -> Result<SandboxCreated, Error> {
-        json(self.post("/v1/sandboxes", body), ACT).await
+        let is_fetched = body.workspace.as_ref().is_some_and(|source| source.repository.is_some());
+        json(self.post("/v1/sandboxes", body), if is_fetched { FETCH } else { ACT }).await
     }
 
     /// Returns one page of sandboxes, sorted by id.

@@ -13,6 +13,9 @@ use super::run::{limit_of, run_to_end};
 use crate::model::{CommandSpec, FieldError};
 use crate::service::{Access, Opened, RepositoryRequest};
 
+/// The workspace is the home directory, so a repository could configure the git of the script.
+const GIT_CONFIG: (&str, &str) = ("GIT_CONFIG_GLOBAL", "/dev/null");
+
 /// Where the files of a new sandbox come from, checked.
 pub(super) enum Source {
     Snapshot(sandbox_api::SnapshotId),
@@ -35,8 +38,13 @@ pub(super) async fn run(
     let repositories = access.repositories();
     let wanted = repositories.request(&repository, git_ref.as_deref(), version.as_deref())?;
     let limit = limit_of(output.unwrap_or_default())?;
-    let command =
-        StartCommand { script: Some(command), read_only: Some(true), timeout_ms, ..StartCommand::default() };
+    let command = StartCommand {
+        script: Some(command),
+        read_only: Some(true),
+        env: Some([(GIT_CONFIG.0.to_owned(), GIT_CONFIG.1.to_owned())].into()),
+        timeout_ms,
+        ..StartCommand::default()
+    };
     // First, so that an invalid command fetches nothing.
     let spec = CommandSpec { output_file_after: Some(limit.bytes()), ..spec_of(command, access.limits())? };
     let opened = repositories.open(access.creator()?, &wanted, access.limits().default_idle_ttl).await?;

@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 use crate::paths::{Import, TokenPath, imports_of, paths_of_tokens};
 
 /// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
-const CRATES: [(&str, &str); 15] = [
+const CRATES: [(&str, &str); 16] = [
     ("sandboxd_agents", "agent"),
     ("sandboxd_audit", "audit"),
     ("sandboxd_bases", "bases"),

@@ -174,7 +174,7 @@ type InUnit = fn(&Config) -> u64;
 const MIB: u64 = 1024 * 1024;
 
 /// The settings that are numbers. The test fails if one is missing here.
-const NUMBERS: [(&str, InUnit); 16] = [
+const NUMBERS: [(&str, InUnit); 18] = [
     ("SANDBOXD_PORT", |config| config.port.into()),
     ("SANDBOXD_MAX_BODY_BYTES", |config| config.limits.max_body_bytes as u64),
     ("SANDBOXD_MAX_CONCURRENT", |config| config.limits.max_concurrent as u64),

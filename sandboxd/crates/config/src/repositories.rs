@@ -4,15 +4,15 @@ use secrecy::ExposeSecret;
 
 use super::parse;
 use super::reader::Reader;
-use sandboxd_model::ProjectName;
 use sandboxd_model::repository::{GitTokens, HttpsUrl, RepositorySettings};
+use sandboxd_model::{FieldError, ProjectName};
 
 const TOKENS: &str = "SANDBOXD_GIT_TOKENS";
 const MIB: u64 = 1024 * 1024;
 
 /// Reads the settings. `None` if one is not valid.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<RepositorySettings> {
-    let kept = reader.setting("SANDBOXD_REPOSITORIES_MB", "10240", parse::number(0..=1_073_741_824));
+    let kept = reader.setting("SANDBOXD_REPOSITORIES_MB", "8192", parse::number(0..=1_073_741_824));
     let max_fetched = reader.setting("SANDBOXD_REPOSITORY_MAX_MB", "1024", parse::number(1..=16_384));
     let forge = reader.guarded_setting("SANDBOXD_GIT_FORGE", "https://github.com", HttpsUrl::parse);
     let registry =
@@ -39,8 +39,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<RepositorySettings> {
 }
 
 fn projects(text: &str) -> Result<Vec<ProjectName>, String> {
-    let project = |name: String| name.parse().map_err(|error: sandboxd_model::FieldError| error.problem);
-    parse::list(text)?.into_iter().map(project).collect()
+    let fault = |_: FieldError| "must be names of projects, separated by commas".to_owned();
+    parse::list(text)?.iter().map(|name| name.parse().map_err(fault)).collect()
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     fn settings_of_repositories_are_checked() {
         let defaults = load("none", "").0.unwrap().repositories;
         assert_eq!(defaults.forge.to_string(), "https://github.com");
-        assert_eq!((defaults.kept_bytes, defaults.token_projects), (10 << 30, vec![ProjectName::default()]));
+        assert_eq!((defaults.kept_bytes, defaults.token_projects), (8 << 30, vec![ProjectName::default()]));
         for (name, bad) in [
             ("SANDBOXD_REPOSITORIES_MB", "-1"),
             ("SANDBOXD_REPOSITORY_MAX_MB", "0"),

@@ -5,7 +5,7 @@
 //! with the same content, which is read at each point, so that a seam can be set while the daemon runs.
 
 /// All seams in execution order, for tests.
-pub const ALL: [&str; 38] = [
+pub const ALL: [&str; 40] = [
     "marker.made",
     "epoch.intent",
     "epoch.act",
@@ -28,6 +28,8 @@ pub const ALL: [&str; 38] = [
     "snapshot.chunks",
     "snapshot.manifest",
     "fork.created",
+    "fetch.helper",
+    "fetch.snapshot",
     "restore.checkpoint",
     "restore.intent",
     "restore.act",

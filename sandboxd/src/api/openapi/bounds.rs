@@ -95,7 +95,6 @@ fn table() -> Vec<Row> {
         ("ApproveMcpServer", "tools", digests()),
         ("ApproveMcpServer", "version", text(0, MAX_MCP_VERSION_BYTES)),
         ("ApproveMcpServer", "ifUnset", json!({ "default": false })),
-        ("WorkspaceSource", "", snapshot_or_repository()),
         ("WorkspaceSource", "repository", text(1, MAX_REPOSITORY_BYTES)),
         ("WorkspaceSource", "ref", text(1, MAX_GIT_REF_BYTES)),
         ("WorkspaceSource", "version", text(1, MAX_PACKAGE_VERSION_BYTES)),
@@ -516,29 +515,6 @@ fn one_size() -> Value {
 
 fn ref_or_version() -> Value {
     json!({ "anyOf": [{ "properties": { "ref": null_only() } }, { "properties": { "version": null_only() } }] })
-}
-
-fn snapshot_or_repository() -> Value {
-    let snapshot = json!({
-        "required": ["snapshotId"],
-        "properties": {
-            "snapshotId": { "type": "string" },
-            "repository": null_only(),
-            "ref": null_only(),
-            "version": null_only(),
-        },
-    });
-    let repository = |without: &str| {
-        json!({
-            "required": ["repository"],
-            "properties": {
-                "snapshotId": null_only(),
-                "repository": { "type": "string" },
-                without: null_only(),
-            },
-        })
-    };
-    json!({ "anyOf": [snapshot, repository("ref"), repository("version")] })
 }
 
 fn null_only() -> Value {

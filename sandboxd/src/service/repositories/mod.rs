@@ -9,7 +9,9 @@
 
 mod fetch;
 mod kept;
+mod look_ups;
 mod open;
+mod request;
 mod resolve;
 mod upkeep;
 
@@ -20,10 +22,10 @@ use futures::future::{BoxFuture, Shared};
 use tokio::sync::RwLock;
 
 pub use self::open::Opened;
-pub use self::resolve::RepositoryRequest;
+pub use self::request::RepositoryRequest;
 
 use self::kept::Kept;
-use self::resolve::LookUps;
+use self::look_ups::LookUps;
 use super::egress::Egress;
 use super::lifecycle::Lifecycle;
 use super::quotas::Turns;

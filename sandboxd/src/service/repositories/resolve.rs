@@ -1,73 +1,14 @@
 //! Which commit a request means.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-
-use tokio::sync::Semaphore;
-
 use super::Repositories;
+use super::request::{RepositoryRequest, Wanted};
 use crate::git;
 use crate::model::repository::{
     Advertisement, Found, GitRef, HttpsUrl, NoCommit, PackageName, PackageVersion, Repository, RepositoryKey,
     RepositorySource, tags_for,
 };
-use crate::model::{FieldError, Owner, limits};
+use crate::model::{FieldError, Owner};
 use crate::service::{Error, RepositoryError};
-
-/// A request for a repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RepositoryRequest {
-    source: RepositorySource,
-    wanted: Wanted,
-}
-
-/// What is wanted of a repository.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Wanted {
-    /// The default branch, or the latest version.
-    Default,
-    Ref(GitRef),
-    Version(PackageVersion),
-}
-
-/// Results of look-ups, and permits for them.
-#[derive(Debug)]
-pub(super) struct LookUps {
-    found: Mutex<HashMap<Question, (Instant, Repository)>>,
-    permits: Semaphore,
-}
-
-/// A request as one principal may make it. With the token of a host, the answer may be another one.
-type Question = (String, Wanted, bool);
-
-impl Default for LookUps {
-    fn default() -> Self {
-        Self { found: Mutex::default(), permits: Semaphore::new(limits::MAX_LOOK_UPS) }
-    }
-}
-
-impl LookUps {
-    fn recent(&self, question: &Question) -> Option<Repository> {
-        let found = self.lock();
-        let (at, repository) = found.get(question)?;
-        (at.elapsed() < limits::LOOK_UP_LIFETIME).then(|| repository.clone())
-    }
-
-    fn remember(&self, question: Question, repository: &Repository) {
-        let mut found = self.lock();
-        if found.len() >= limits::MAX_LOOK_UPS_KEPT {
-            found.retain(|_, (at, _)| at.elapsed() < limits::LOOK_UP_LIFETIME);
-        }
-        if found.len() < limits::MAX_LOOK_UPS_KEPT {
-            found.insert(question, (Instant::now(), repository.clone()));
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Question, (Instant, Repository)>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Repositories {
     /// Checks the fields of a request.
@@ -115,8 +56,7 @@ impl Repositories {
         if let Some(recent) = self.look_ups.recent(&question) {
             return Ok(recent);
         }
-        let _permit =
-            self.look_ups.permits.acquire().await.map_err(|_| Error::NotReady { missing: "look-ups" })?;
+        let _permit = self.look_ups.permit().await;
         // Another request may have asked the same meanwhile.
         if let Some(recent) = self.look_ups.recent(&question) {
             return Ok(recent);

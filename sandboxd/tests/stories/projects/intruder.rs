@@ -24,7 +24,7 @@ pub(super) const PROBES: usize = 30;
 const CONTENT: &str = "of the victim only";
 
 /// Routes without an id of the victim, and what they do for an intruder: only what is its own.
-const OWN: [&str; 20] = [
+const OWN: [&str; 21] = [
     "GET /docs",
     "GET /docs/{file}",
     "GET /metrics",

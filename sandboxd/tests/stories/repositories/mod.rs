@@ -1,8 +1,16 @@
 //! Repositories: found, fetched once, read and given to sandboxes.
 
+mod faults;
+mod hostile;
+mod killed;
+mod packages;
 mod run;
+mod tokens;
+mod workspaces;
 
+use sandbox_api::ErrorCode;
 use sandbox_api::repository::{RepositoryRan, RunInRepository};
+use sandbox_client::Client;
 use test_git::{GitServer, NAME};
 
 use crate::support::harness::{Daemon, Home};
@@ -23,4 +31,11 @@ pub(crate) fn in_repository(repository: &str, command: &str) -> RunInRepository 
 pub(crate) async fn run_at(daemon: &Daemon, repository: &str, name: &str, command: &str) -> RepositoryRan {
     let request = RunInRepository { git_ref: Some(name.into()), ..in_repository(repository, command) };
     daemon.client.run_in_repository(&request).await.unwrap()
+}
+
+/// The error of a request for a repository, perhaps at a branch, a tag or a commit.
+pub(crate) async fn error_of(client: &Client, repository: &str, name: Option<&str>) -> ErrorCode {
+    let request =
+        RunInRepository { git_ref: name.map(str::to_owned), ..in_repository(repository, "cat file") };
+    client.run_in_repository(&request).await.unwrap_err().code().unwrap()
 }
