@@ -24,7 +24,7 @@ pub struct Package {
     pub commit: Option<CommitHash>,
 }
 
-/// The document of a version. Its values come from whoever published the package.
+/// The document of a version. Its values come from the publisher of the package.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_values_are_left_out() {
+    fn hostile_values_are_skipped() {
         for json in [
             r#"{"version":"1.0.0","gitHead":"--upload-pack=x","repository":"file:///etc"}"#,
             r#"{"version":"1.0.0","gitHead":7,"repository":{"url":["x"]}}"#,

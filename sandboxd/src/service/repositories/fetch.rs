@@ -1,6 +1,6 @@
 //! Fetches one commit of a repository, in a sandbox that is removed afterwards.
 //!
-//! The sandbox belongs to whoever asks, so it counts like any other. But it is tentative: nobody can use it, so nobody can
+//! The sandbox belongs to the owner of the request, so it counts like any other. But it is tentative: no client can use it, or
 //! change the files that others get. If the daemon is killed, the next start removes it.
 
 use std::sync::Arc;

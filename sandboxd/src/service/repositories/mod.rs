@@ -55,7 +55,7 @@ pub struct Repositories {
     fetches: Mutex<HashMap<(ProjectName, RepositoryKey), Fetch>>,
     /// One permit for each fetch that may run at the same time.
     turns: Turns,
-    /// Shared by those who make a snapshot that is not recorded yet. Exclusive for whoever removes unrecorded ones.
+    /// Shared by those who make a snapshot that is not recorded yet. Exclusive for the removal of unrecorded ones.
     recording: RwLock<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Repositories whose files attack whoever fetches or reads them.
+//! Repositories whose files attack the fetch and their readers.
 
 use test_git::GitServer;
 

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_packages_are_told_from_others() {
+    fn names_of_packages_differ_from_other_texts() {
         for good in ["react", "lodash.merge", "@types/node", "a", "JSONStream"] {
             assert_eq!(PackageName::parse(good).unwrap().as_str(), good);
         }
