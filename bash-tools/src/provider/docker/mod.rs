@@ -351,6 +351,9 @@ fn fault(error: sandbox_client::Error) -> Error {
         | ErrorCode::Internal => Error::Unavailable { message },
         ErrorCode::InvalidRequest
         | ErrorCode::NotFound
+        | ErrorCode::RepoNotFound
+        | ErrorCode::VersionNotFound
+        | ErrorCode::TagNotFound
         | ErrorCode::MethodNotAllowed
         | ErrorCode::WrongState
         | ErrorCode::AlreadyExists
