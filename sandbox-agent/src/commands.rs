@@ -244,6 +244,7 @@ impl Commands {
             max_loop_iterations: spec.resource_limits.loop_iterations,
             stages,
             read_only: read_only.then_some(&self.workspace),
+            keep: &[],
         })
         .map_err(start_error)?;
         let status = self.reaper.expect(spawned.pid);

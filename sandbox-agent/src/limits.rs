@@ -149,6 +149,37 @@ pub(crate) const MAX_WAITING_INPUT_BYTES: usize = 256 * 1024;
 /// How long input waits for the program to read it, in addition to the kernel's own 4 KiB.
 pub(crate) const INPUT_WAIT: Duration = Duration::from_secs(5);
 
+/// Maximum number of contexts.
+pub(crate) const MAX_CONTEXTS: usize = 8;
+
+/// Maximum length of the code of a run in bytes.
+pub(crate) const MAX_CODE_BYTES: usize = 1024 * 1024;
+
+/// Maximum size of the output of a run in bytes, and of its records. More is dropped and counted, and the code goes on.
+pub(crate) const MAX_RUN_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// See [`MAX_RUN_OUTPUT_BYTES`].
+pub(crate) const MAX_RUN_RECORDS_BYTES: usize = 16 * 1024 * 1024;
+
+/// What a record costs beside its values, so that their number is bounded too.
+pub(crate) const RUN_RECORD_COST_BYTES: usize = 1024;
+
+/// Maximum number of values in a record of a run, and the length of the lines between them in bytes.
+pub(crate) const MAX_RECORD_VALUES: usize = 16;
+/// See [`MAX_RECORD_VALUES`].
+pub(crate) const MAX_RECORD_LINE_BYTES: usize = 64;
+
+/// How long an interrupted run may take to end before its interpreter is killed.
+pub(crate) const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+
+/// How often the interrupt is repeated meanwhile.
+pub(crate) const INTERRUPT_REPEAT: Duration = Duration::from_millis(500);
+
+/// How long an interpreter may take to end after its control channel is closed.
+pub(crate) const INTERPRETER_EXIT: Duration = Duration::from_millis(500);
+
+/// How long a killed interpreter may take to be reaped.
+pub(crate) const INTERPRETER_COLLECT: Duration = Duration::from_secs(5);
+
 /// Maximum depth of directories in a walk and in an archive.
 pub(crate) const MAX_WALK_DEPTH: usize = 128;
 

@@ -11,6 +11,7 @@
 //! - [`capture`], [`output`], [`output_files`], [`primary_reader`], [`log_position`], [`follow`]: its output
 //! - [`stdin`], [`stdin_writer`], [`read_only`], [`write_attempts`]: its input, and the read-only workspace
 //! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
+//! - [`contexts`]: interpreters that keep their state
 //! - [`terminals`]: interactive programs with a screen
 //! - [`tunnels`]: byte streams to servers in the sandbox, and outbound connections through the agent's proxy
 //! - [`files`]: the workspace; [`snapshots`]: all files of the sandbox
@@ -21,6 +22,7 @@ mod capture;
 mod command;
 mod commands;
 mod connection;
+mod contexts;
 mod disks;
 mod environment;
 mod files;
@@ -69,6 +71,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::sync::Notify;
 
 use crate::commands::Commands;
+use crate::contexts::Contexts;
 use crate::environment::Settings;
 use crate::leftovers::Leftovers;
 use crate::reaper::Reaper;
@@ -155,6 +158,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
     snapshots::put_modes_back(&workspace);
     let service = rpc::Service {
         commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
+        contexts: Contexts::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         files: FileService::new(workspace, files::open_outputs(&settings.workspace)),
         tunnels,

@@ -83,6 +83,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) stages: Option<&'a Stages>,
     /// The workspace, if the command may not write to it.
     pub(crate) read_only: Option<&'a Path>,
+    /// Other descriptors that the process gets, under the same numbers.
+    pub(crate) keep: &'a [BorrowedFd<'a>],
 }
 
 /// Returns the argv that runs `script`.
@@ -147,6 +149,7 @@ pub(crate) fn start(
             .map(AsFd::as_fd)
             .chain(trace)
             .chain(launch.stages.map(|stages| stages.memory().as_fd()))
+            .chain(launch.keep.iter().copied())
             .collect(),
     };
     let mark = Mark::next();
@@ -280,7 +283,7 @@ fn count_iterations(max: u32, env: &mut Environment) -> Result<Option<OwnedFd>, 
 }
 
 /// Creates a memory file. Its text may contain the number of its descriptor.
-fn memory_file(text: impl FnOnce(i32) -> String) -> Result<OwnedFd, v1::StartFailed> {
+pub(crate) fn memory_file(text: impl FnOnce(i32) -> String) -> Result<OwnedFd, v1::StartFailed> {
     let create = || -> io::Result<OwnedFd> {
         let mut file = std::fs::File::from(memfd_create("script", MemfdFlags::CLOEXEC)?);
         let text = text(file.as_raw_fd());

@@ -22,6 +22,7 @@ pub fn to_status(mut kind: Kind) -> Status {
         Kind::CommandUnknown(_)
         | Kind::FileUnknown(_)
         | Kind::TerminalUnknown(_)
+        | Kind::ContextUnknown(_)
         | Kind::ConnectionUnknown(_) => Code::NotFound,
         Kind::StartFailed(_)
         | Kind::NotAFile(_)
@@ -34,6 +35,7 @@ pub fn to_status(mut kind: Kind) -> Status {
         | Kind::StdinNotOpen(_)
         | Kind::ReadOnlyUnavailable(_)
         | Kind::TreeRejected(_)
+        | Kind::ContextBusy(_)
         | Kind::PortClosed(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) | Kind::CommandDiffers(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
@@ -65,6 +67,7 @@ fn limit_texts(kind: &mut Kind) {
     match kind {
         Kind::CommandUnknown(fault) | Kind::CommandDiffers(fault) => cut(&mut fault.command_id),
         Kind::TerminalUnknown(fault) | Kind::TerminalEnded(fault) => cut(&mut fault.terminal_id),
+        Kind::ContextUnknown(fault) | Kind::ContextBusy(fault) => cut(&mut fault.context_id),
         Kind::StartFailed(fault) => {
             cut(&mut fault.step);
             cut(&mut fault.subject);

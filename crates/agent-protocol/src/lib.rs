@@ -19,7 +19,7 @@ pub mod v1 {
 }
 
 /// Version of the protocol. Raised by one with every change that an older peer would notice.
-pub const GENERATION: u32 = 10;
+pub const GENERATION: u32 = 11;
 
 /// The first generation that supports `open_stdin` and `read_only`. An older agent would ignore them, and run a
 /// read-only command with write access.
@@ -46,6 +46,12 @@ pub const STAGES_SINCE: u32 = 9;
 
 /// The first generation that supports `secrets` of a terminal. An older agent would ignore them, and show the secrets.
 pub const TERMINAL_SECRETS_SINCE: u32 = 10;
+
+/// The first generation that has contexts.
+pub const CONTEXTS_SINCE: u32 = 11;
+
+/// Maximum size of the values of one record of a run, in bytes.
+pub const MAX_RUN_RECORD_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum size of a response's header list that sandboxd accepts, as HTTP/2 counts it. The list of an error has at
 /// most an eighth of this. A longer list ends its call. One that is four times as long ends the connection.

@@ -5,6 +5,7 @@
 
 mod agent;
 mod archive;
+mod contexts;
 mod file_service;
 mod files;
 mod messages;

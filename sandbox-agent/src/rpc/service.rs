@@ -9,6 +9,7 @@ use tonic::{Response, Status};
 
 use super::file_service::FileService;
 use crate::commands::Commands;
+use crate::contexts::Contexts;
 use crate::terminals::Terminals;
 use crate::tunnels::Tunnels;
 
@@ -21,6 +22,7 @@ pub(super) type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) commands: Arc<Commands>,
+    pub(crate) contexts: Arc<Contexts>,
     pub(crate) terminals: Arc<Terminals>,
     pub(crate) files: FileService,
     pub(crate) tunnels: Arc<Tunnels>,

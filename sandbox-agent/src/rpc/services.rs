@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use agent_protocol::MAX_MESSAGE_BYTES;
 use agent_protocol::v1::agent_server::AgentServer;
+use agent_protocol::v1::contexts_server::{ContextsServer, SERVICE_NAME as CONTEXTS};
 use agent_protocol::v1::files_server::{FilesServer, SERVICE_NAME as FILES};
 use agent_protocol::v1::snapshots_server::{SERVICE_NAME as SNAPSHOTS, SnapshotsServer};
 use agent_protocol::v1::terminals_server::{SERVICE_NAME as TERMINALS, TerminalsServer};
@@ -21,6 +22,7 @@ use super::service::Service;
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     agent: AgentServer<Service>,
+    contexts: ContextsServer<Service>,
     files: FilesServer<Service>,
     snapshots: SnapshotsServer<Service>,
     terminals: TerminalsServer<Service>,
@@ -31,6 +33,9 @@ impl Services {
     pub(crate) fn new(service: &Service) -> Self {
         Self {
             agent: AgentServer::new(service.clone())
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            contexts: ContextsServer::new(service.clone())
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
             files: FilesServer::new(service.clone())
@@ -60,6 +65,7 @@ impl tower::Service<Request<Incoming>> for Services {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         match request.uri().path().split('/').nth(1) {
+            Some(CONTEXTS) => self.contexts.call(request),
             Some(FILES) => self.files.call(request),
             Some(SNAPSHOTS) => self.snapshots.call(request),
             Some(TERMINALS) => self.terminals.call(request),

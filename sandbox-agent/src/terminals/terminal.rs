@@ -80,6 +80,7 @@ impl Terminal {
                 max_loop_iterations: 0,
                 stages: None,
                 read_only: None,
+                keep: &[],
             },
             size,
         )?;

@@ -374,7 +374,7 @@ pub struct ShutdownReply {}
 pub struct Fault {
     #[prost(
         oneof = "fault::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 30, 31, 32, 33, 34, 35, 40, 50"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 30, 31, 32, 33, 34, 35, 40, 50, 60, 61"
     )]
     pub kind: ::core::option::Option<fault::Kind>,
 }
@@ -452,7 +452,18 @@ pub mod fault {
         /// A snapshot cannot have this file, or this restore cannot be made.
         #[prost(message, tag = "50")]
         TreeRejected(super::TreeRejected),
+        /// There is no such context, or not any more.
+        #[prost(message, tag = "60")]
+        ContextUnknown(super::ContextUnknown),
+        /// The context runs other code.
+        #[prost(message, tag = "61")]
+        ContextBusy(super::ContextUnknown),
     }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContextUnknown {
+    #[prost(string, tag = "1")]
+    pub context_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CommandUnknown {
@@ -1822,6 +1833,992 @@ pub mod agent_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "sandbox.agent.v1.Agent";
     impl<T> tonic::server::NamedService for AgentServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContextRef {
+    #[prost(string, tag = "1")]
+    pub context_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpenContextRequest {
+    #[prost(string, tag = "1")]
+    pub context_id: ::prost::alloc::string::String,
+    #[prost(enumeration = "Language", tag = "2")]
+    pub language: i32,
+    /// Relative to the workspace. Empty is the workspace itself.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Added to the sandbox's own environment.
+    #[prost(map = "string, string", tag = "4")]
+    pub env: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Values that are replaced in everything that the runs report.
+    #[prost(message, repeated, tag = "5")]
+    pub secrets: ::prost::alloc::vec::Vec<Secret>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContextStatus {
+    #[prost(string, tag = "1")]
+    pub context_id: ::prost::alloc::string::String,
+    #[prost(enumeration = "Language", tag = "2")]
+    pub language: i32,
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Milliseconds since the Unix epoch, by the sandbox's clock.
+    #[prost(int64, tag = "4")]
+    pub started_at_ms: i64,
+    /// Whether code runs.
+    #[prost(bool, tag = "5")]
+    pub running: bool,
+    /// Number of runs so far.
+    #[prost(uint64, tag = "6")]
+    pub runs: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListContextsRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListContextsReply {
+    #[prost(message, repeated, tag = "1")]
+    pub contexts: ::prost::alloc::vec::Vec<ContextStatus>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunCodeRequest {
+    #[prost(string, tag = "1")]
+    pub context_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub code: ::prost::alloc::string::String,
+    /// Milliseconds until the run is interrupted. If it does not end then, the interpreter is killed.
+    #[prost(uint64, tag = "3")]
+    pub timeout_ms: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RunEvent {
+    #[prost(oneof = "run_event::Event", tags = "1, 2, 3, 4")]
+    pub event: ::core::option::Option<run_event::Event>,
+}
+/// Nested message and enum types in `RunEvent`.
+pub mod run_event {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Event {
+        #[prost(message, tag = "1")]
+        Started(super::RunStarted),
+        #[prost(message, tag = "2")]
+        Output(super::RunOutput),
+        #[prost(message, tag = "3")]
+        Record(super::RunRecord),
+        #[prost(message, tag = "4")]
+        Ended(super::RunEnded),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunStarted {
+    #[prost(int64, tag = "1")]
+    pub started_at_ms: i64,
+    /// Number of the run in its context, from 1.
+    #[prost(uint64, tag = "2")]
+    pub run: u64,
+}
+/// Bytes that the interpreter or its children wrote. If they are UTF-8, they end between two characters.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunOutput {
+    #[prost(enumeration = "Stream", tag = "1")]
+    pub stream: i32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub data: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RunRecord {
+    #[prost(enumeration = "RecordKind", tag = "1")]
+    pub kind: i32,
+    /// Formats of the value, or parts of the error. Each name occurs once.
+    #[prost(message, repeated, tag = "2")]
+    pub values: ::prost::alloc::vec::Vec<RecordValue>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RecordValue {
+    /// `text`, `html`, `markdown`, `json`, `svg` or `png`; of an error `name`, `value` or `traceback`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub data: ::prost::bytes::Bytes,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunEnded {
+    #[prost(enumeration = "RunStatus", tag = "1")]
+    pub status: i32,
+    #[prost(uint64, tag = "2")]
+    pub duration_ms: u64,
+    /// Of the last command, as a shell reports it. Only for bash.
+    #[prost(int32, optional, tag = "3")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Bytes of output and records beyond the limits of a run.
+    #[prost(uint64, tag = "4")]
+    pub dropped_bytes: u64,
+    /// The run had a new interpreter, because the one before had ended.
+    #[prost(bool, tag = "5")]
+    pub restarted: bool,
+    /// The interpreter has ended, and with it the state of the context.
+    #[prost(bool, tag = "6")]
+    pub state_lost: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterruptReply {
+    /// Whether code was running.
+    #[prost(bool, tag = "1")]
+    pub interrupted: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CloseContextReply {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Language {
+    Unspecified = 0,
+    Python = 1,
+    Javascript = 2,
+    Typescript = 3,
+    Bash = 4,
+}
+impl Language {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "LANGUAGE_UNSPECIFIED",
+            Self::Python => "LANGUAGE_PYTHON",
+            Self::Javascript => "LANGUAGE_JAVASCRIPT",
+            Self::Typescript => "LANGUAGE_TYPESCRIPT",
+            Self::Bash => "LANGUAGE_BASH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "LANGUAGE_UNSPECIFIED" => Some(Self::Unspecified),
+            "LANGUAGE_PYTHON" => Some(Self::Python),
+            "LANGUAGE_JAVASCRIPT" => Some(Self::Javascript),
+            "LANGUAGE_TYPESCRIPT" => Some(Self::Typescript),
+            "LANGUAGE_BASH" => Some(Self::Bash),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RecordKind {
+    Unspecified = 0,
+    /// The value of the last expression.
+    Result = 1,
+    /// Something that the code displayed.
+    Display = 2,
+    /// The error that ended the code.
+    Error = 3,
+}
+impl RecordKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RECORD_KIND_UNSPECIFIED",
+            Self::Result => "RECORD_KIND_RESULT",
+            Self::Display => "RECORD_KIND_DISPLAY",
+            Self::Error => "RECORD_KIND_ERROR",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RECORD_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "RECORD_KIND_RESULT" => Some(Self::Result),
+            "RECORD_KIND_DISPLAY" => Some(Self::Display),
+            "RECORD_KIND_ERROR" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RunStatus {
+    Unspecified = 0,
+    /// The code ran to its end.
+    Ok = 1,
+    /// An error ended the code.
+    Error = 2,
+    Timeout = 3,
+    Interrupted = 4,
+    /// The interpreter ended.
+    Died = 5,
+    /// The interpreter was killed because memory was short.
+    OutOfMemory = 6,
+}
+impl RunStatus {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RUN_STATUS_UNSPECIFIED",
+            Self::Ok => "RUN_STATUS_OK",
+            Self::Error => "RUN_STATUS_ERROR",
+            Self::Timeout => "RUN_STATUS_TIMEOUT",
+            Self::Interrupted => "RUN_STATUS_INTERRUPTED",
+            Self::Died => "RUN_STATUS_DIED",
+            Self::OutOfMemory => "RUN_STATUS_OUT_OF_MEMORY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RUN_STATUS_UNSPECIFIED" => Some(Self::Unspecified),
+            "RUN_STATUS_OK" => Some(Self::Ok),
+            "RUN_STATUS_ERROR" => Some(Self::Error),
+            "RUN_STATUS_TIMEOUT" => Some(Self::Timeout),
+            "RUN_STATUS_INTERRUPTED" => Some(Self::Interrupted),
+            "RUN_STATUS_DIED" => Some(Self::Died),
+            "RUN_STATUS_OUT_OF_MEMORY" => Some(Self::OutOfMemory),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod contexts_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct ContextsClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> ContextsClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ContextsClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ContextsClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Starts an interpreter. A repeated context_id starts nothing and returns the same as the first call. Errors:
+        /// Fault.start_failed, Fault.limit_reached.
+        pub async fn open(
+            &mut self,
+            request: impl tonic::IntoRequest<super::OpenContextRequest>,
+        ) -> std::result::Result<tonic::Response<super::ContextStatus>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/Open",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Open"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns all contexts, the oldest first.
+        pub async fn list(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListContextsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListContextsReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/List",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "List"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns one context.
+        pub async fn inspect(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::ContextStatus>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/Inspect",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Inspect"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Runs code: one RunStarted, then events, and one RunEnded last. A context without an interpreter gets a new one first. If
+        /// the caller leaves, the run is interrupted. Errors: Fault.context_busy, Fault.start_failed.
+        pub async fn run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RunCodeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::RunEvent>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/Run",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Run"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Interrupts the current run, if there is one.
+        pub async fn interrupt(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::InterruptReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/Interrupt",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Interrupt"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends the interpreter and everything that was started from it, and starts a new one.
+        pub async fn restart(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::ContextStatus>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/Restart",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Restart"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends the interpreter and everything that was started from it, and drops the context.
+        pub async fn close(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContextRef>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseContextReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/Close",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Close"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod contexts_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ContextsServer.
+    #[async_trait]
+    pub trait Contexts: std::marker::Send + std::marker::Sync + 'static {
+        /// Starts an interpreter. A repeated context_id starts nothing and returns the same as the first call. Errors:
+        /// Fault.start_failed, Fault.limit_reached.
+        async fn open(
+            &self,
+            request: tonic::Request<super::OpenContextRequest>,
+        ) -> std::result::Result<tonic::Response<super::ContextStatus>, tonic::Status>;
+        /// Returns all contexts, the oldest first.
+        async fn list(
+            &self,
+            request: tonic::Request<super::ListContextsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListContextsReply>,
+            tonic::Status,
+        >;
+        /// Returns one context.
+        async fn inspect(
+            &self,
+            request: tonic::Request<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::ContextStatus>, tonic::Status>;
+        /// Server streaming response type for the Run method.
+        type RunStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::RunEvent, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Runs code: one RunStarted, then events, and one RunEnded last. A context without an interpreter gets a new one first. If
+        /// the caller leaves, the run is interrupted. Errors: Fault.context_busy, Fault.start_failed.
+        async fn run(
+            &self,
+            request: tonic::Request<super::RunCodeRequest>,
+        ) -> std::result::Result<tonic::Response<Self::RunStream>, tonic::Status>;
+        /// Interrupts the current run, if there is one.
+        async fn interrupt(
+            &self,
+            request: tonic::Request<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::InterruptReply>, tonic::Status>;
+        /// Ends the interpreter and everything that was started from it, and starts a new one.
+        async fn restart(
+            &self,
+            request: tonic::Request<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::ContextStatus>, tonic::Status>;
+        /// Ends the interpreter and everything that was started from it, and drops the context.
+        async fn close(
+            &self,
+            request: tonic::Request<super::ContextRef>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseContextReply>,
+            tonic::Status,
+        >;
+    }
+    #[derive(Debug)]
+    pub struct ContextsServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ContextsServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ContextsServer<T>
+    where
+        T: Contexts,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/sandbox.agent.v1.Contexts/Open" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenSvc<T: Contexts>(pub Arc<T>);
+                    impl<
+                        T: Contexts,
+                    > tonic::server::UnaryService<super::OpenContextRequest>
+                    for OpenSvc<T> {
+                        type Response = super::ContextStatus;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::OpenContextRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::open(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/List" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSvc<T: Contexts>(pub Arc<T>);
+                    impl<
+                        T: Contexts,
+                    > tonic::server::UnaryService<super::ListContextsRequest>
+                    for ListSvc<T> {
+                        type Response = super::ListContextsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListContextsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::list(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/Inspect" => {
+                    #[allow(non_camel_case_types)]
+                    struct InspectSvc<T: Contexts>(pub Arc<T>);
+                    impl<T: Contexts> tonic::server::UnaryService<super::ContextRef>
+                    for InspectSvc<T> {
+                        type Response = super::ContextStatus;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContextRef>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::inspect(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InspectSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/Run" => {
+                    #[allow(non_camel_case_types)]
+                    struct RunSvc<T: Contexts>(pub Arc<T>);
+                    impl<
+                        T: Contexts,
+                    > tonic::server::ServerStreamingService<super::RunCodeRequest>
+                    for RunSvc<T> {
+                        type Response = super::RunEvent;
+                        type ResponseStream = T::RunStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RunCodeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/Interrupt" => {
+                    #[allow(non_camel_case_types)]
+                    struct InterruptSvc<T: Contexts>(pub Arc<T>);
+                    impl<T: Contexts> tonic::server::UnaryService<super::ContextRef>
+                    for InterruptSvc<T> {
+                        type Response = super::InterruptReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContextRef>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::interrupt(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InterruptSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/Restart" => {
+                    #[allow(non_camel_case_types)]
+                    struct RestartSvc<T: Contexts>(pub Arc<T>);
+                    impl<T: Contexts> tonic::server::UnaryService<super::ContextRef>
+                    for RestartSvc<T> {
+                        type Response = super::ContextStatus;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContextRef>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::restart(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RestartSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/Close" => {
+                    #[allow(non_camel_case_types)]
+                    struct CloseSvc<T: Contexts>(pub Arc<T>);
+                    impl<T: Contexts> tonic::server::UnaryService<super::ContextRef>
+                    for CloseSvc<T> {
+                        type Response = super::CloseContextReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContextRef>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::close(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CloseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ContextsServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "sandbox.agent.v1.Contexts";
+    impl<T> tonic::server::NamedService for ContextsServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -1,0 +1,178 @@
+//! One context: what it was opened with, its interpreter, and whether code runs.
+//!
+//! The interpreter belongs to a task ([`super::supervisor`]). This is the handle to it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent_protocol::fault::Kind;
+use agent_protocol::v1;
+use rustix::process::Signal;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::RunEvents;
+use super::interpreter::{Interpreter, Spec};
+use super::run::Job;
+use super::session::Session;
+use super::supervisor;
+use super::turn::Turn;
+use crate::command::epoch_ms;
+use crate::commands::{is_process_limit, start_error};
+use crate::leftovers::Leftovers;
+use crate::limits::{REAP_PAUSE, REAP_TRIES};
+use crate::reaper::Reaper;
+use crate::termination;
+
+/// Events of a run that wait for the reader. The code waits too then.
+const WAITING_EVENTS: usize = 1;
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Current>,
+    is_closed: bool,
+}
+
+/// A running interpreter.
+#[derive(Debug)]
+struct Current {
+    interpreter: Arc<Interpreter>,
+    /// Closed when the interpreter ends.
+    jobs: mpsc::Sender<Job>,
+}
+
+impl State {
+    fn live(&self) -> Option<&Current> {
+        self.current.as_ref().filter(|current| !current.jobs.is_closed())
+    }
+}
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    spec: Spec,
+    started_at_ms: i64,
+    reaper: Arc<Reaper>,
+    leftovers: Arc<Leftovers>,
+    turn: Arc<Turn>,
+    state: Mutex<State>,
+}
+
+impl Context {
+    /// Creates a context without an interpreter.
+    pub(super) fn new(spec: Spec, reaper: Arc<Reaper>, leftovers: Arc<Leftovers>) -> Arc<Self> {
+        let (turn, state) = (Arc::default(), Mutex::default());
+        Arc::new(Self { spec, started_at_ms: epoch_ms(), reaper, leftovers, turn, state })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.spec.id
+    }
+
+    /// The interpreter, if it runs.
+    pub(super) fn interpreter(&self) -> Option<Arc<Interpreter>> {
+        self.lock().live().map(|current| Arc::clone(&current.interpreter))
+    }
+
+    /// Starts an interpreter, unless there is one.
+    pub(super) async fn start(&self) -> Result<(), Kind> {
+        let mut started = self.try_start();
+        if !started.as_ref().is_err_and(is_process_limit) {
+            return started;
+        }
+        self.leftovers.end().await;
+        for _ in 0..REAP_TRIES {
+            started = self.try_start();
+            if !started.as_ref().is_err_and(is_process_limit) {
+                break;
+            }
+            sleep(REAP_PAUSE).await;
+        }
+        started
+    }
+
+    fn try_start(&self) -> Result<(), Kind> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(self.unknown());
+        }
+        if state.live().is_some() {
+            return Ok(());
+        }
+        let (interpreter, channels) = Interpreter::start(&self.spec).map_err(start_error)?;
+        let status = self.reaper.expect(interpreter.main());
+        let interpreter = Arc::new(interpreter);
+        let (jobs, to_run) = mpsc::channel(1);
+        let session = Session::new(&interpreter, channels, status, self.spec.secrets.as_ref());
+        tokio::spawn(supervisor::run(session, to_run));
+        state.current = Some(Current { interpreter, jobs });
+        Ok(())
+    }
+
+    /// Runs code. Returns the events of the run.
+    pub(super) async fn run(&self, code: String, timeout: Duration) -> Result<RunEvents, Kind> {
+        let busy = || Kind::ContextBusy(v1::ContextUnknown { context_id: self.spec.id.clone() });
+        let permit = self.turn.take().ok_or_else(busy)?;
+        let restarted = self.interpreter().is_none();
+        self.start().await?;
+        let (events, receiver) = mpsc::channel(WAITING_EVENTS);
+        let job = Job { code, timeout, restarted, events, permit };
+        let jobs = self.lock().current.as_ref().map(|current| current.jobs.clone());
+        match jobs.map(|jobs| jobs.try_send(job)) {
+            Some(Ok(())) => Ok(ReceiverStream::new(receiver)),
+            // The context was closed, or its new interpreter ended at once.
+            Some(Err(error)) => {
+                error.into_inner().report_death();
+                Ok(ReceiverStream::new(receiver))
+            }
+            None => Err(self.unknown()),
+        }
+    }
+
+    /// Interrupts the run. Returns whether there is one.
+    pub(crate) fn interrupt(&self) -> bool {
+        self.turn.interrupt()
+    }
+
+    /// Starts a new interpreter in place of the current one.
+    pub(crate) async fn restart(&self) -> Result<(), Kind> {
+        self.end_interpreter().await;
+        self.start().await
+    }
+
+    /// Ends the interpreter. No other one will be started.
+    pub(super) async fn close(&self) {
+        self.lock().is_closed = true;
+        self.end_interpreter().await;
+    }
+
+    /// Ends the interpreter, and everything that was started from it.
+    async fn end_interpreter(&self) {
+        let current = self.lock().current.take();
+        if let Some(Current { interpreter, jobs }) = current {
+            termination::end(interpreter.as_ref(), Signal::TERM).await;
+            // A run ends with its interpreter.
+            jobs.closed().await;
+        }
+    }
+
+    pub(crate) fn status(&self) -> v1::ContextStatus {
+        v1::ContextStatus {
+            context_id: self.spec.id.clone(),
+            language: self.spec.language as i32,
+            cwd: self.spec.cwd.to_string_lossy().into_owned(),
+            started_at_ms: self.started_at_ms,
+            running: self.turn.is_taken(),
+            runs: self.turn.runs(),
+        }
+    }
+
+    fn unknown(&self) -> Kind {
+        Kind::ContextUnknown(v1::ContextUnknown { context_id: self.spec.id.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
