@@ -155,7 +155,7 @@ pub(crate) const MAX_CONTEXTS: usize = 8;
 /// Maximum length of the code of a run in bytes.
 pub(crate) const MAX_CODE_BYTES: usize = 1024 * 1024;
 
-/// Maximum size of the output of a run in bytes, and of its records. More is dropped and counted, and the code goes on.
+/// Maximum size of the output of a run in bytes, and of its records. More is dropped and counted, and the code continues.
 pub(crate) const MAX_RUN_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 /// See [`MAX_RUN_OUTPUT_BYTES`].
 pub(crate) const MAX_RUN_RECORDS_BYTES: usize = 16 * 1024 * 1024;

@@ -12,9 +12,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::RunEvents;
 use super::interpreter::{Interpreter, Spec};
-use super::run::Job;
+use super::run::PendingRun;
 use super::session::Session;
 use super::supervisor;
 use super::turn::Turn;
@@ -24,6 +23,9 @@ use crate::leftovers::Leftovers;
 use crate::limits::{REAP_PAUSE, REAP_TRIES};
 use crate::reaper::Reaper;
 use crate::termination;
+
+/// The events of a run.
+pub(crate) type RunEvents = ReceiverStream<v1::RunEvent>;
 
 /// Events of a run that wait for the reader. The code waits too then.
 const WAITING_EVENTS: usize = 1;
@@ -39,12 +41,12 @@ struct State {
 struct Current {
     interpreter: Arc<Interpreter>,
     /// Closed when the interpreter ends.
-    jobs: mpsc::Sender<Job>,
+    pending: mpsc::Sender<PendingRun>,
 }
 
 impl State {
     fn live(&self) -> Option<&Current> {
-        self.current.as_ref().filter(|current| !current.jobs.is_closed())
+        self.current.as_ref().filter(|current| !current.pending.is_closed())
     }
 }
 
@@ -103,10 +105,10 @@ impl Context {
         let (interpreter, channels) = Interpreter::start(&self.spec).map_err(start_error)?;
         let status = self.reaper.expect(interpreter.main());
         let interpreter = Arc::new(interpreter);
-        let (jobs, to_run) = mpsc::channel(1);
+        let (pending, to_run) = mpsc::channel(1);
         let session = Session::new(&interpreter, channels, status, self.spec.secrets.as_ref());
         tokio::spawn(supervisor::run(session, to_run));
-        state.current = Some(Current { interpreter, jobs });
+        state.current = Some(Current { interpreter, pending });
         Ok(())
     }
 
@@ -117,9 +119,9 @@ impl Context {
         let restarted = self.interpreter().is_none();
         self.start().await?;
         let (events, receiver) = mpsc::channel(WAITING_EVENTS);
-        let job = Job { code, timeout, restarted, events, permit };
-        let jobs = self.lock().current.as_ref().map(|current| current.jobs.clone());
-        match jobs.map(|jobs| jobs.try_send(job)) {
+        let run = PendingRun { code, timeout, restarted, events, permit };
+        let pending = self.lock().current.as_ref().map(|current| current.pending.clone());
+        match pending.map(|pending| pending.try_send(run)) {
             Some(Ok(())) => Ok(ReceiverStream::new(receiver)),
             // The context was closed, or its new interpreter ended at once.
             Some(Err(error)) => {
@@ -150,10 +152,12 @@ impl Context {
     /// Ends the interpreter, and everything that was started from it.
     async fn end_interpreter(&self) {
         let current = self.lock().current.take();
-        if let Some(Current { interpreter, jobs }) = current {
+        // A run whose reader does not read must not delay this.
+        self.turn.interrupt();
+        if let Some(Current { interpreter, pending }) = current {
             termination::end(interpreter.as_ref(), Signal::TERM).await;
             // A run ends with its interpreter.
-            jobs.closed().await;
+            pending.closed().await;
         }
     }
 

@@ -1,8 +1,8 @@
 //! The records that an interpreter sends on its control channel.
 //!
 //! A record is a line `<run> <kind> <count>`, and for each value a line `<name> <bytes>` and the bytes. User code can write
-//! to the channel too, so nothing of it is believed beyond the run that it names, and everything has a bound. What is no
-//! record ends the interpreter.
+//! to the channel too, so nothing of it is believed beyond the run that it names, and everything has a bound. Anything
+//! else ends the interpreter.
 
 use bytes::{Bytes, BytesMut};
 
@@ -38,7 +38,7 @@ pub(super) struct Frame {
     pub(super) content: Content,
 }
 
-/// What was received is no record.
+/// What was received is not a record.
 #[derive(Debug, PartialEq)]
 pub(super) struct Garbage;
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_rejected() {
+    fn anything_else_is_rejected() {
         let long_line = [b'1'; MAX_RECORD_LINE_BYTES];
         let too_large = format!("7 result 1\ntext {}\n", MAX_RUN_RECORD_BYTES + 1);
         let cases: [&[u8]; 8] = [
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_repeated_values_are_left_out() {
+    fn unknown_and_repeated_values_are_skipped() {
         let frames = take_all(b"7 display 3\nother 1\nxtext 1\natext 1\nb").unwrap();
         let values = vec![value("text", b"a")];
         assert_eq!(frames[0].content, Content::Value { kind: RecordKind::Display, values });

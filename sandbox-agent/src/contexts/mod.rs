@@ -19,9 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_protocol::fault::Kind;
 use agent_protocol::v1;
-use tokio_stream::wrappers::ReceiverStream;
 
-use self::context::Context;
+use self::context::{Context, RunEvents};
 use self::interpreter::Spec;
 use crate::commands::{check_id, invalid};
 use crate::leftovers::{Leftovers, Running};
@@ -29,9 +28,6 @@ use crate::limits::{MAX_CODE_BYTES, MAX_CONTEXTS};
 use crate::reaper::Reaper;
 use crate::secrets::Secrets;
 use crate::termination;
-
-/// The events of a run.
-pub(crate) type RunEvents = ReceiverStream<v1::RunEvent>;
 
 /// The contexts of this sandbox.
 #[derive(Debug)]
@@ -69,7 +65,7 @@ impl Contexts {
         let spec = Spec {
             language: request.language(),
             id: request.context_id,
-            cwd: self.workspace.join(&request.cwd),
+            cwd: self.directory(&request.cwd),
             env: request.env,
             secrets: Secrets::new(request.secrets),
         };
@@ -112,6 +108,11 @@ impl Contexts {
         context.close().await;
         self.drop_context(id);
         Ok(())
+    }
+
+    /// The directory of a context. Joined with an empty path, the workspace would end with a slash.
+    fn directory(&self, cwd: &str) -> PathBuf {
+        if cwd.is_empty() { self.workspace.clone() } else { self.workspace.join(cwd) }
     }
 
     fn drop_context(&self, id: &str) {

@@ -24,17 +24,17 @@ use crate::secrets::{Redactor, Secrets};
 
 /// Code that is to be run.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct PendingRun {
     pub(super) code: String,
     pub(super) timeout: Duration,
     /// Whether the interpreter is a new one because the one before ended.
     pub(super) restarted: bool,
     pub(super) events: mpsc::Sender<v1::RunEvent>,
-    /// Ends the turn when the job is dropped.
+    /// Ends the turn when the run is dropped.
     pub(super) permit: RunPermit,
 }
 
-impl Job {
+impl PendingRun {
     /// Reports that the interpreter ended before the run began.
     pub(super) fn report_death(self) {
         let ended = v1::RunEnded {
@@ -43,13 +43,13 @@ impl Job {
             state_lost: true,
             ..v1::RunEnded::default()
         };
-        Finished { job: self, ended }.report();
+        Finished { pending: self, ended }.report();
     }
 }
 
 /// A run that is over and not reported yet.
 pub(super) struct Finished {
-    job: Job,
+    pending: PendingRun,
     ended: v1::RunEnded,
 }
 
@@ -61,7 +61,8 @@ impl Finished {
 
     /// Reports the end. The next run may begin before the reader has it.
     pub(super) fn report(self) {
-        let Self { job: Job { events, .. }, ended } = self;
+        let Self { pending: PendingRun { events, permit, .. }, ended } = self;
+        drop(permit);
         tokio::spawn(async move {
             // A reader that has left needs no report.
             let _ = events.send(v1::RunEvent { event: Some(run_event::Event::Ended(ended)) }).await;
@@ -90,7 +91,7 @@ enum End {
 
 /// A run in progress.
 pub(super) struct Run<'a> {
-    job: Job,
+    pending: PendingRun,
     session: &'a mut Session,
     began: Instant,
     interrupted: Option<Reason>,
@@ -99,6 +100,8 @@ pub(super) struct Run<'a> {
     /// The timeout, or the next interrupt after it.
     next_step: Instant,
     has_error: bool,
+    /// The run was interrupted while its reader did not read. From then on, no event waits for it.
+    is_unread: bool,
     output_bytes: usize,
     record_bytes: usize,
     dropped_bytes: usize,
@@ -106,16 +109,17 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(job: Job, session: &'a mut Session) -> Self {
+    pub(super) fn new(pending: PendingRun, session: &'a mut Session) -> Self {
         let began = Instant::now();
         Self {
-            next_step: began + job.timeout,
-            job,
+            next_step: began + pending.timeout,
+            pending,
             session,
             began,
             interrupted: None,
             kill_at: None,
             has_error: false,
+            is_unread: false,
             output_bytes: 0,
             record_bytes: 0,
             dropped_bytes: 0,
@@ -125,15 +129,15 @@ impl<'a> Run<'a> {
 
     /// Runs the code to its end.
     pub(super) async fn perform(mut self) -> Finished {
-        let started = v1::RunStarted { started_at_ms: epoch_ms(), run: self.job.permit.number };
+        let started = v1::RunStarted { started_at_ms: epoch_ms(), run: self.pending.permit.number };
         self.emit(run_event::Event::Started(started), 0).await;
-        let code = std::mem::take(&mut self.job.code);
-        self.session.send(self.job.permit.number, &code);
+        let code = std::mem::take(&mut self.pending.code);
+        self.session.send(self.pending.permit.number, &code);
         let end = self.follow().await;
         let rest = self.session.finish();
         self.show(rest).await;
         let ended = self.ended(&end);
-        Finished { job: self.job, ended }
+        Finished { pending: self.pending, ended }
     }
 
     /// Passes on what the interpreter reports until the run ends, or is ended.
@@ -148,11 +152,11 @@ impl<'a> Run<'a> {
                     self.interrupt(Reason::Timeout);
                     continue;
                 }
-                () = self.job.events.closed(), if self.interrupted < Some(Reason::Left) => {
+                () = self.pending.events.closed(), if self.interrupted < Some(Reason::Left) => {
                     self.interrupt(Reason::Left);
                     continue;
                 }
-                () = self.job.permit.interrupt.notified() => {
+                () = self.pending.permit.interrupt.notified() => {
                     self.interrupt(Reason::Request);
                     continue;
                 }
@@ -161,7 +165,7 @@ impl<'a> Run<'a> {
             match event {
                 Event::Output(output) => self.show(vec![output]).await,
                 Event::Nothing => {}
-                Event::Record(Frame { run, .. }) if run != self.job.permit.number => {}
+                Event::Record(Frame { run, .. }) if run != self.pending.permit.number => {}
                 Event::Record(Frame { content: Content::Done { exit_code }, .. }) => {
                     return End::Done { exit_code };
                 }
@@ -220,18 +224,32 @@ impl<'a> Run<'a> {
         self.emit(run_event::Event::Record(record), bytes).await;
     }
 
-    /// Passes an event to the reader. One that does not read delays the code, but not its timeout.
+    /// Passes an event to the reader. One that does not read delays the code, but neither its timeout nor an interrupt.
     async fn emit(&mut self, event: run_event::Event, bytes: usize) {
-        tokio::select! {
+        let event = v1::RunEvent { event: Some(event) };
+        if self.is_unread {
+            if self.pending.events.try_send(event).is_err() {
+                self.dropped_bytes += bytes;
+            }
+            return;
+        }
+        let is_interrupted = tokio::select! {
             biased;
-            permit = self.job.events.reserve() => {
+            permit = self.pending.events.reserve() => {
                 // A reader that has left needs no event.
                 if let Ok(permit) = permit {
-                    permit.send(v1::RunEvent { event: Some(event) });
+                    permit.send(event);
                 }
+                return;
             }
-            () = sleep_until(self.next_step) => self.dropped_bytes += bytes,
+            () = sleep_until(self.next_step) => false,
+            () = self.pending.permit.interrupt.notified() => true,
+        };
+        if is_interrupted {
+            self.is_unread = true;
+            self.interrupt(Reason::Request);
         }
+        self.dropped_bytes += bytes;
     }
 
     fn ended(&self, end: &End) -> v1::RunEnded {
@@ -251,7 +269,7 @@ impl<'a> Run<'a> {
             duration_ms: self.began.elapsed().as_millis() as u64,
             exit_code,
             dropped_bytes: self.dropped_bytes as u64,
-            restarted: self.job.restarted,
+            restarted: self.pending.restarted,
             state_lost,
         }
     }

@@ -29,7 +29,7 @@ pub(super) enum Event {
     /// Nothing that is shown.
     Nothing,
     Record(Frame),
-    /// It closed its control channel, or sent what is no record.
+    /// It closed its control channel, or sent something that is not a record.
     Closed,
     Exited,
 }

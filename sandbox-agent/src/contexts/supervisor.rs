@@ -6,35 +6,35 @@
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
-use super::run::{Job, Run};
+use super::run::{PendingRun, Run};
 use super::session::{Event, Session};
 
-/// Passes on runs until the interpreter ends, or until nobody can send another one.
-pub(super) async fn run(mut session: Session, mut jobs: mpsc::Receiver<Job>) {
-    while let Some(job) = next_job(&mut session, &mut jobs).await {
-        let finished = Run::new(job, &mut session).perform().await;
+/// Passes on runs until the interpreter ends, or until no other one can be sent.
+pub(super) async fn run(mut session: Session, mut pending: mpsc::Receiver<PendingRun>) {
+    while let Some(run) = next_run(&mut session, &mut pending).await {
+        let finished = Run::new(run, &mut session).perform().await;
         let is_over = finished.state_lost();
         if is_over {
             // Before the end is reported, so that the next run starts another interpreter.
-            jobs.close();
+            pending.close();
         }
         finished.report();
         if is_over {
             break;
         }
     }
-    jobs.close();
-    while let Some(job) = jobs.recv().await {
-        job.report_death();
+    pending.close();
+    while let Some(run) = pending.recv().await {
+        run.report_death();
     }
     session.end().await;
 }
 
 /// Waits for the next run. Returns `None` if there will be none in this interpreter.
-async fn next_job(session: &mut Session, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
+async fn next_run(session: &mut Session, pending: &mut mpsc::Receiver<PendingRun>) -> Option<PendingRun> {
     loop {
         let event = tokio::select! {
-            job = jobs.recv() => return job,
+            run = pending.recv() => return run,
             event = session.next() => event,
         };
         match event {

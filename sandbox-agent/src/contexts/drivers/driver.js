@@ -1,7 +1,7 @@
 // The interpreter of a JavaScript or TypeScript context. Arguments and protocol are those of driver.py, and the language.
 //
 // V8's inspector evaluates the code as in the console of a browser: with top-level await, and declarations that later runs
-// can repeat. Node's vm interrupts a run that computes. A run that waits is left, and goes on in the background.
+// can repeat. Node's vm interrupts a run that computes. A run that waits continues in the background.
 
 "use strict";
 
@@ -37,7 +37,7 @@ let current = 0;
 let interrupt = null;
 let captured;
 
-// Sends a record of the current run. Values that do not fit are left out.
+// Sends a record of the current run. Values that do not fit are skipped.
 function send(kind, values) {
   let left = Number(maxRecordBytes) - FRAMING_BYTES;
   const parts = [];
@@ -73,11 +73,12 @@ for (const [mime, name] of Object.entries(FORMATS)) {
 }
 
 // Modules are resolved from the directory of the context.
-globalThis.require = createRequire(`${process.cwd()}/`);
+const requireThere = createRequire(`${process.cwd()}/`);
+globalThis.require = requireThere;
 globalThis.__sandboxImport__ = (name, options) => import(resolved(name), options);
 function resolved(name) {
   if (!/^(\.{0,2}\/|[^:]*$)/.test(name)) return name;
-  const path = require.resolve(name);
+  const path = requireThere.resolve(name);
   return require("node:path").isAbsolute(path) ? require("node:url").pathToFileURL(path).href : path;
 }
 

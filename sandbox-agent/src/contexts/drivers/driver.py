@@ -36,7 +36,7 @@ loop = None
 
 
 def send(kind, values):
-    """Sends a record of the current run. Values that do not fit are left out."""
+    """Sends a record of the current run. Values that do not fit are skipped."""
     parts, left = [], MAX_RECORD_BYTES - FRAMING_BYTES
     for name, value in values.items():
         if isinstance(value, str):
