@@ -75,6 +75,16 @@ def live_terminal(sandbox):
     return next(one["terminalId"] for one in terminals if one["state"] == "running")
 
 
+def live_context(sandbox):
+    """Opens a context, or returns one if there are too many."""
+    try:
+        return post(f"/v1/sandboxes/{sandbox}/contexts", {"language": "bash"})["contextId"]
+    except urllib.error.HTTPError as error:
+        if error.code != 429:
+            raise
+    return get(f"/v1/sandboxes/{sandbox}/contexts")["contexts"][0]["contextId"]
+
+
 def live_mcp_server(sandbox):
     """Registers a server that no request starts. Another one may have the name already."""
     try:

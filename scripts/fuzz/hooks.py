@@ -31,6 +31,7 @@ NDJSON = "application/x-ndjson"
 START = "POST /v1/sandboxes/{id}/commands"
 BATCH = f"{START}:batch"
 RUN = f"{START}:run"
+RUN_CODE = "POST /v1/sandboxes/{id}/contexts/{contextId}:run"
 WATCH = "GET /v1/sandboxes/{id}/files:watch"
 DENIALS = "GET /v1/sandboxes/{id}/network/denials"
 FORK = "POST /v1/sandboxes/{id}:fork"
@@ -111,7 +112,7 @@ def before_call(context, case, kwargs):
         case.body["snapshotId"] = existing_snapshot(case.body.get("snapshotId"))
     if case.operation.label == BATCH and isinstance(case.body, dict):
         drop_repeated_ids(case.body.get("commands"))
-    if case.operation.label == RUN and isinstance(case.body, dict):
+    if case.operation.label in (RUN, RUN_CODE) and isinstance(case.body, dict):
         limit = case.body.get("timeoutMs")
         if limit is None or (isinstance(limit, (int, float)) and limit >= 0):
             case.body["timeoutMs"] = RUN_MILLISECONDS
@@ -218,7 +219,7 @@ def use_existing_ids(label, parameters):
     if "snapshotId" in parameters:
         parameters["snapshotId"] = existing_snapshot(parameters["snapshotId"])
     sandbox, command = str(parameters.get("id")), str(parameters.get("commandId"))
-    terminal = str(parameters.get("terminalId"))
+    terminal, context = str(parameters.get("terminalId")), str(parameters.get("contextId"))
     if re.fullmatch("sbx_[A-Za-z0-9]{16,64}", sandbox) and sandbox not in daemon.from_responses and dice(sandbox):
         parameters["id"] = live_sandbox(label)
         if re.fullmatch("cmd_[A-Za-z0-9]{16,64}", command) and dice(command):
@@ -226,6 +227,8 @@ def use_existing_ids(label, parameters):
             parameters["commandId"] = daemon.live_command(parameters["id"], kind)
         if re.fullmatch("trm_[A-Za-z0-9]{16,64}", terminal) and dice(terminal):
             parameters["terminalId"] = daemon.live_terminal(parameters["id"])
+        if re.fullmatch("ctx_[A-Za-z0-9]{16,64}", context) and dice(context):
+            parameters["contextId"] = daemon.live_context(parameters["id"])
         if dice(str(parameters.get("name"))) and "/mcp/{name}" in label:
             parameters["name"] = daemon.live_mcp_server(parameters["id"])
 

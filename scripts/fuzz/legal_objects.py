@@ -16,6 +16,9 @@ REPORT_SECONDS = 0.2
 # Number of wrapped servers of a sandbox.
 MAX_MCP_SERVERS = 16
 
+# Number of contexts of a sandbox.
+MAX_CONTEXTS = 8
+
 # Number of sandboxes that run at the same time. The settings of the fuzzed daemon do not change it.
 MAX_CONCURRENT = 8
 
@@ -38,6 +41,8 @@ def is_missing(exchange):
         return "commandId" in path and (find(exchange, "commands", "commandId") is None or is_forgotten(exchange))
     if resource == "terminal":
         return "terminalId" in path and find(exchange, "terminals", "terminalId") is None
+    if resource == "context":
+        return "contextId" in path and find(exchange, "contexts", "contextId") is None
     if resource == "file":
         return exchange.operation in PATHS and what_is_named(exchange)["kind"] == "missing"
     if resource == "port":
@@ -186,6 +191,26 @@ def cannot_start(exchange):
     if found["paths"][0]["kind"] == "outside":
         return step == "cwd"
     return step is not None and step == found["failedStep"]
+
+
+# Programs of contexts.
+PROGRAMS = {"python": "python3", "javascript": "node", "typescript": "node", "bash": "bash"}
+
+
+@legal(422, "openContext")
+def cannot_start_an_interpreter(exchange):
+    body, step = exchange.body, exchange.details.get("step")
+    program = {"cmd": PROGRAMS[body["language"]], "args": []}
+    start = {**program, "cwd": body.get("cwd"), "env": body.get("env") or {}}
+    found = daemon.look_inside(exchange.sandbox, [start["cwd"] or ""], start)
+    if found["paths"][0]["kind"] == "outside":
+        return step == "cwd"
+    return step is not None and step == found["failedStep"]
+
+
+@legal(429, "openContext")
+def is_one_context_too_many(exchange):
+    return len(daemon.get(f"/v1/sandboxes/{exchange.sandbox}/contexts")["contexts"]) >= MAX_CONTEXTS
 
 
 @legal(400, "startCommand", "runCommand")

@@ -101,6 +101,11 @@ id!(
     "trm_"
 );
 id!(
+    /// Id of a context: `ctx_…`.
+    ContextId,
+    "ctx_"
+);
+id!(
     /// Id of a preview link: `lnk_…`. It does not grant access. Only the secret in the link's URL does.
     LinkId,
     "lnk_"

@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod batch;
 pub mod command;
+pub mod context;
 pub mod error;
 pub mod files;
 pub mod health;
@@ -26,7 +27,7 @@ pub mod terminal;
 pub mod value;
 
 pub use error::{ErrorBody, ErrorCode};
-pub use id::{CommandId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId, TokenId};
+pub use id::{CommandId, ContextId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId, TokenId};
 pub use sandbox::StringMap;
 pub use session::{SessionKey, SessionKeyError};
 

@@ -51,6 +51,7 @@
 mod batch;
 mod body;
 mod command;
+mod context;
 mod deadlines;
 mod error;
 mod files;
@@ -81,6 +82,7 @@ use serde::Serialize;
 
 pub use body::{Body, BoxError};
 pub use command::Records;
+pub use context::RunRecords;
 pub use error::Error;
 pub use files::{ArchiveFormat, ByteRange, FileContent, WriteOptions, upload, upload_stream};
 pub use network::Denials;

@@ -8,13 +8,25 @@ use crate::Error;
 const MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// Received bytes, and the position up to which they contain no newline.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lines {
     buffer: BytesMut,
     searched: usize,
+    max_bytes: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::with_limit(MAX_LINE_BYTES)
+    }
 }
 
 impl Lines {
+    /// Lines of at most `max_bytes`.
+    pub(crate) fn with_limit(max_bytes: usize) -> Self {
+        Self { buffer: BytesMut::new(), searched: 0, max_bytes }
+    }
+
     pub(crate) fn push(&mut self, bytes: &Bytes) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -28,7 +40,7 @@ impl Lines {
                 self.searched = 0;
                 Ok(Some(line.freeze()))
             }
-            None if self.buffer.len() > MAX_LINE_BYTES => Err(Error::LineTooLong { limit: MAX_LINE_BYTES }),
+            None if self.buffer.len() > self.max_bytes => Err(Error::LineTooLong { limit: self.max_bytes }),
             None => {
                 self.searched = self.buffer.len();
                 Ok(None)

@@ -1,8 +1,9 @@
 //! Which routes are acts that the audit record has, and the layer that records them.
 //!
 //! The layer records an act before its handler runs, and its outcome before the response is sent. A request whose act cannot
-//! be recorded gets an error instead. Handlers that start commands record them themselves, because the record has a hash of
-//! each: [`Access::record_commands`](crate::service::Access::record_commands).
+//! be recorded gets an error instead. Handlers that start commands or run code record that themselves, because the record
+//! has a hash of each: [`Access::record_commands`](crate::service::Access::record_commands),
+//! [`Access::record_run`](crate::service::Access::record_run).
 //!
 //! A test knows every route of the API, so a new one must be added here or to those that are not recorded.
 
@@ -23,7 +24,7 @@ use crate::model::echo::cut;
 use crate::model::{Principal, limits};
 
 /// The routes whose acts are recorded.
-const ACTS: [(Method, &str, Act); 37] = [
+const ACTS: [(Method, &str, Act); 39] = [
     (Method::POST, "/v1/projects", Act::ProjectCreate),
     (Method::PUT, "/v1/projects/{project}", Act::ProjectChange),
     (Method::POST, "/v1/projects/{project}/tokens", Act::TokenCreate),
@@ -41,6 +42,8 @@ const ACTS: [(Method, &str, Act); 37] = [
     (Method::POST, "/v1/sandboxes/{id}/commands:batch", Act::CommandStart),
     (Method::POST, "/v1/repositories:run", Act::CommandStart),
     (Method::POST, "/v1/sandboxes/{id}/commands/{commandId}:kill", Act::CommandKill),
+    (Method::POST, "/v1/sandboxes/{id}/contexts", Act::ContextOpen),
+    (Method::POST, "/v1/sandboxes/{id}/contexts/{contextId}:run", Act::ContextRun),
     (Method::POST, "/v1/sandboxes/{id}/terminals", Act::TerminalOpen),
     (Method::GET, "/v1/sandboxes/{id}/terminals/{terminalId}/attach", Act::TerminalAttach),
     (Method::PATCH, "/v1/sandboxes/{id}/network", Act::NetworkChange),
@@ -86,7 +89,7 @@ pub(super) async fn record(State(state): State<ApiState>, mut request: Request, 
             recorder = recorder.about(name, cut(value, limits::MAX_ECHO_BYTES));
         }
     }
-    if act != Act::CommandStart
+    if !matches!(act, Act::CommandStart | Act::ContextRun)
         && let Err(error) = recorder.begin().await
     {
         return ApiError::from(error).into_response();
@@ -128,6 +131,8 @@ mod tests {
                 "GET /v1/sandboxes/{id}/commands/{commandId}",
                 "GET /v1/sandboxes/{id}/commands/{commandId}/logs",
                 "GET /v1/sandboxes/{id}/commands/{commandId}/wait",
+                "GET /v1/sandboxes/{id}/contexts",
+                "GET /v1/sandboxes/{id}/contexts/{contextId}",
                 "GET /v1/sandboxes/{id}/history",
                 "GET /v1/sandboxes/{id}/kv",
                 "GET /v1/sandboxes/{id}/kv/{key}",
@@ -182,7 +187,10 @@ mod tests {
         (
             "ends or keeps what was recorded at its beginning",
             &[
+                "DELETE /v1/sandboxes/{id}/contexts/{contextId}",
                 "DELETE /v1/sandboxes/{id}/terminals/{terminalId}",
+                "POST /v1/sandboxes/{id}/contexts/{contextId}:interrupt",
+                "POST /v1/sandboxes/{id}/contexts/{contextId}:restart",
                 "POST /v1/sandboxes/{id}/terminals/{terminalId}:resize",
                 "POST /v1/sandboxes/{id}:touch",
             ],

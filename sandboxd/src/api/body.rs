@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use sandbox_api::batch::RunBatch;
 use sandbox_api::command::KillCommand;
+use sandbox_api::context::{OpenContext, RunCode};
 use sandbox_api::files::{EditFile, GlobFiles, GrepFiles, LinkFile, MakeDir, MoveFile, WriteFiles};
 use sandbox_api::mcp::{ApproveMcpServer, RegisterMcpServer};
 use sandbox_api::network::AllowDenied;
@@ -50,6 +51,7 @@ impl RequestBody for ParkSandbox {}
 impl RequestBody for TouchSandbox {}
 impl RequestBody for KillCommand {}
 impl RequestBody for ResizeTerminal {}
+impl RequestBody for OpenContext {}
 impl RequestBody for CreateLink {}
 impl RequestBody for Network {}
 impl RequestBody for AllowDenied {}
@@ -79,6 +81,10 @@ impl RequestBody for RunInRepository {
 /// Fits a program and its arguments, as for a command.
 impl RequestBody for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
+}
+
+impl RequestBody for RunCode {
+    const MAX_BYTES: usize = limits::MAX_RUN_BODY_BYTES;
 }
 
 /// Same limit as for one command, for all commands together.

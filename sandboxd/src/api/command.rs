@@ -332,7 +332,11 @@ fn profile_of(name: Option<&str>) -> Result<Option<LimitProfile>> {
     Ok(name.map(of_name).transpose()?)
 }
 
-fn timeout_of(requested_ms: Option<u64>, profile: Option<LimitProfile>, limits: Limits) -> Duration {
+pub(super) fn timeout_of(
+    requested_ms: Option<u64>,
+    profile: Option<LimitProfile>,
+    limits: Limits,
+) -> Duration {
     let requested = requested_ms.map(Duration::from_millis);
     let requested = match profile {
         Some(profile) => profile.timeout(requested, limits.max_command_timeout),

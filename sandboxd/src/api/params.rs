@@ -6,7 +6,7 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use bytes::Bytes;
-use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, SnapshotId, TerminalId};
+use sandbox_api::{CommandId, ContextId, DenialId, LinkId, SandboxId, SnapshotId, TerminalId};
 use serde::de::DeserializeOwned;
 
 use super::ApiState;
@@ -62,6 +62,11 @@ pub(super) fn command(text: &str) -> Result<CommandId> {
 /// Parses a terminal id.
 pub(super) fn terminal(text: &str) -> Result<TerminalId> {
     text.parse().map_err(|_| Refusal::NotFound(Resource::Terminal).into())
+}
+
+/// Parses a context id.
+pub(super) fn context(text: &str) -> Result<ContextId> {
+    text.parse().map_err(|_| Refusal::NotFound(Resource::Context).into())
 }
 
 /// Parses a link id.

@@ -1,5 +1,6 @@
 //! The service as the principal of a request reaches it.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use sandbox_api::{SandboxId, SnapshotId, TokenId};
 use serde::Serialize;
 
 use super::{Authorized, ByOperator, Error, Recorded, Recorder, Service};
+use crate::model::context::RunSpec;
 use crate::model::{CommandSpec, Limits, Owner, Principal, ProjectName, Refusal, Resource, Subject};
 
 /// The service, for one principal.
@@ -116,6 +118,19 @@ impl Access {
             let secrets = found.with_spec(|of_sandbox| of_sandbox.secrets_beside(&spec.env));
             recorder.begin_command(spec, &secrets).await?;
         }
+        Ok(Recorded::new(sandbox))
+    }
+
+    /// Records code that a request is about to run.
+    pub async fn record_run(
+        &self,
+        sandbox: Authorized<SandboxId>,
+        spec: &RunSpec,
+    ) -> Result<Recorded, Error> {
+        let recorder = self.recorder.as_ref().ok_or(Error::Unrecorded)?;
+        let found = self.service.lifecycle.find(&sandbox)?;
+        let secrets = found.with_spec(|of_sandbox| of_sandbox.secrets_beside(&HashMap::new()));
+        recorder.begin_run(spec, &secrets).await?;
         Ok(Recorded::new(sandbox))
     }
 

@@ -25,6 +25,7 @@ mod authorized;
 mod clock;
 mod commands;
 mod context;
+mod contexts;
 mod downloads;
 mod egress;
 mod error;
@@ -58,6 +59,7 @@ pub use self::access::Access;
 pub use self::audit::{Audit, AuditFilter, AuditLine, AuditPage, Recorder};
 pub use self::authorized::{Authorized, ByOperator, Recorded};
 pub use self::commands::{BatchOrder, CommandOutput, CommandResult, CommandStream, Commands};
+pub use self::contexts::{Contexts, RunStream};
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::{
@@ -106,6 +108,7 @@ pub struct Service {
     history: Arc<History>,
     lifecycle: Arc<Lifecycle>,
     commands: Arc<Commands>,
+    contexts: Arc<Contexts>,
     terminals: Terminals,
     files: Arc<Files>,
     downloads: Downloads,
@@ -155,6 +158,7 @@ impl Service {
         let repositories = Arc::new(Repositories::new(&context, &egress, &lifecycle, &snapshots).await?);
         let previews = Previews::new(&context, &audit, &lifecycle, &egress, &quotas);
         Ok(Arc::new(Self {
+            contexts: Arc::new(Contexts::new(&lifecycle, &history, &snapshots, &quotas)),
             terminals: Terminals::new(&lifecycle),
             downloads: Downloads::new(&context, &audit, &lifecycle, &files),
             values: Arc::new(Values::new(&context, &lifecycle, &quotas)),
@@ -188,6 +192,11 @@ impl Service {
     /// Commands in sandboxes.
     pub fn commands(&self) -> &Arc<Commands> {
         &self.commands
+    }
+
+    /// Contexts in sandboxes.
+    pub fn contexts(&self) -> &Arc<Contexts> {
+        &self.contexts
     }
 
     /// Terminals in sandboxes.

@@ -25,6 +25,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 17] = [
     ("snapshots", "Snapshots", &["audit", "lifecycle", "quotas", "storage"]),
     ("repositories", "Repositories", &["egress", "lifecycle", "quotas", "snapshots"]),
     ("commands", "Commands", &["history", "lifecycle", "quotas", "snapshots"]),
+    ("contexts", "Contexts", &["history", "lifecycle", "quotas", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
     ("values", "Values", &["lifecycle", "quotas"]),
     ("files", "Files", &["lifecycle", "snapshots", "storage"]),

@@ -7,6 +7,7 @@ mod audit;
 mod cli;
 mod commands;
 mod compat;
+mod contexts;
 mod daemon;
 mod egress;
 mod engine;

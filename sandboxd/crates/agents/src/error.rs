@@ -120,6 +120,8 @@ fn refusal(kind: Kind) -> Refusal {
         Kind::TerminalUnknown(_) => Refusal::NotFound(Resource::Terminal),
         Kind::TerminalEnded(_) => Refusal::TerminalEnded,
         Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
+        Kind::ContextUnknown(_) => Refusal::NotFound(Resource::Context),
+        Kind::ContextBusy(_) => Refusal::ContextBusy,
         Kind::PortClosed(fault) => Refusal::PortClosed { port: fault.port },
         Kind::ConnectionUnknown(_) => Refusal::NotFound(Resource::Connection),
         Kind::NotPutBack(fault) => {

@@ -6,6 +6,7 @@
 //! call that received it.
 
 mod command;
+mod context;
 mod error;
 mod files;
 mod link;
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use command::{AgentInfo, EventStream, KnownCommand, KnownCommands, ReaderId};
+pub use context::RunEvents;
 pub use error::Error;
 pub use files::{ByteStream, ChangeStream, UploadError};
 pub use listener::{DialFn, Duplex, Peer};

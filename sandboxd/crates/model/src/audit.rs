@@ -60,6 +60,10 @@ acts! {
     CommandStart = "command.start",
     /// A command is ended, or gets a signal.
     CommandKill = "command.kill",
+    /// A context is opened.
+    ContextOpen = "context.open",
+    /// Code is run in a context.
+    ContextRun = "context.run",
     /// A terminal is opened.
     TerminalOpen = "terminal.open",
     /// A viewer attaches to a terminal.

@@ -6,6 +6,7 @@ mod ca_bundle;
 mod checkpoints;
 mod child_token;
 pub mod command;
+pub mod context;
 mod digest;
 pub mod disk;
 pub mod download;

@@ -6,6 +6,7 @@ use sandbox_api::batch::RunBatch;
 use sandbox_api::command::{
     Command, CommandEnded, CommandKilled, CommandRan, CommandStarted, KillCommand, RunCommand, StartCommand,
 };
+use sandbox_api::context::{Context, OpenContext, RunCode};
 use sandbox_api::files::{
     EditFile, FileInfo, FileLink, FileRead, FileWritten, GlobFiles, GrepFiles, LinkFile, MakeDir, MoveFile,
     WriteFiles,
@@ -41,6 +42,16 @@ const STREAM: &str = r#"{"stream":"start","commandId":"cmd_0123456789abcdefghijk
 {"stream":"gap","droppedBytes":1234,"nextSeq":9}
 {"stream":"heartbeat"}
 {"stream":"exit","exitCode":0,"signal":null,"reason":"exited","durationMs":12,"stdoutBytes":6,"stderrBytes":1,"droppedBytes":0}
+"#;
+
+/// Example lines of a run's stream.
+const RUN: &str = r#"{"stream":"start","runId":"cmd_0123456789abcdefghijkl","run":1,"startedAt":"2026-01-01T12:00:00Z","timeoutMs":30000}
+{"stream":"stdout","seq":1,"data":"hello\n"}
+{"stream":"display","text":"<Figure size 640x480 with 1 Axes>","png":"iVBORw0KGgo="}
+{"stream":"result","text":"2"}
+{"stream":"error","name":"ZeroDivisionError","value":"division by zero","traceback":"Traceback (most recent call last):\n"}
+{"stream":"heartbeat"}
+{"stream":"end","status":"ok","durationMs":12,"droppedBytes":0,"restarted":false,"stateLost":false}
 "#;
 
 /// Example lines of a watch.
@@ -175,6 +186,12 @@ fn all() -> Result<Vec<Example>, Error> {
         }))?,
         example::<GrepFiles>(json!({ "query": "hello", "include": "**/*.txt" }))?,
         example::<GlobFiles>(json!({ "pattern": "**/*.txt", "exclude": ["node_modules"] }))?,
+        example::<OpenContext>(json!({ "language": "bash" }))?,
+        example::<RunCode>(json!({ "code": "1 + 1", "timeoutMs": 10_000 }))?,
+        example::<Context>(json!({
+            "contextId": "ctx_0123456789abcdefghijkl", "language": "python", "cwd": "/vercel/sandbox/workspace",
+            "startedAt": "2026-01-01T12:00:00Z", "running": false, "runs": 2,
+        }))?,
         example::<OpenTerminal>(json!({ "cols": 100, "rows": 30 }))?,
         example::<CreateLink>(json!({ "ttlMs": 3_600_000 }))?,
         example::<Link>(json!({
@@ -273,6 +290,7 @@ pub(super) fn apply(document: &mut Value) {
     }
     for operation in operations(document) {
         let lines = match operation["operationId"].as_str() {
+            Some("runCode") => RUN,
             Some("watchFiles") => CHANGES,
             Some("listDenials") => DENIALS,
             _ => STREAM,
@@ -288,6 +306,7 @@ pub(super) fn apply(document: &mut Value) {
 #[cfg(test)]
 mod tests {
     use sandbox_api::command::Record;
+    use sandbox_api::context::RunRecord;
     use sandbox_api::files::WatchRecord;
     use sandbox_api::network::DenialRecord;
 
@@ -302,6 +321,9 @@ mod tests {
         }
         for line in STREAM.lines() {
             serde_json::from_str::<Record>(line).unwrap();
+        }
+        for line in RUN.lines() {
+            serde_json::from_str::<RunRecord>(line).unwrap();
         }
         for line in CHANGES.lines() {
             serde_json::from_str::<WatchRecord>(line).unwrap();

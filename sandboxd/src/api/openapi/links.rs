@@ -13,7 +13,7 @@ struct Source {
     parameters: &'static [(&'static str, &'static str)],
 }
 
-const SOURCES: [Source; 5] = [
+const SOURCES: [Source; 6] = [
     Source {
         operation_id: "createSandbox",
         path: "/v1/sandboxes/{id}",
@@ -28,6 +28,11 @@ const SOURCES: [Source; 5] = [
         operation_id: "runCommand",
         path: "/v1/sandboxes/{id}/commands/{commandId}",
         parameters: &[("id", "$request.path.id"), ("commandId", "$response.body#/commandId")],
+    },
+    Source {
+        operation_id: "openContext",
+        path: "/v1/sandboxes/{id}/contexts/{contextId}",
+        parameters: &[("id", "$request.path.id"), ("contextId", "$response.body#/contextId")],
     },
     Source {
         operation_id: "openTerminal",

@@ -22,7 +22,8 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 pub(super) use self::params::{
-    InCommand, InDenial, InLink, InMcpServer, InPort, InProject, InSandbox, InSnapshot, InTerminal, InValue,
+    InCommand, InContext, InDenial, InLink, InMcpServer, InPort, InProject, InSandbox, InSnapshot,
+    InTerminal, InValue,
 };
 use super::{ApiState, auth, verb};
 
@@ -137,6 +138,7 @@ fn tags() -> Value {
     json!([
         { "name": "sandboxes", "description": "A hardened container with a workspace for each session." },
         { "name": "commands", "description": "Programs and scripts in a sandbox, and their output." },
+        { "name": "contexts", "description": "Interpreters that keep their state between runs of code." },
         { "name": "files", "description": "Files of a sandbox's workspace." },
         { "name": "values", "description": "Values that are kept with a sandbox, by key." },
         { "name": "terminals", "description": "Programs on a terminal, for interactive use." },

@@ -1,6 +1,6 @@
 //! Path parameters. Each type describes them once for all routes below its path.
 
-use sandbox_api::{CommandId, DenialId, LinkId, SandboxId, SnapshotId, TerminalId};
+use sandbox_api::{CommandId, ContextId, DenialId, LinkId, SandboxId, SnapshotId, TerminalId};
 use utoipa::IntoParams;
 
 /// `/v1/sandboxes/{id}…`
@@ -62,6 +62,17 @@ pub(in crate::api) struct InTerminal {
     id: SandboxId,
     /// Id of the terminal.
     terminal_id: TerminalId,
+}
+
+/// `/v1/sandboxes/{id}/contexts/{contextId}…`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InContext {
+    /// Id of the sandbox.
+    id: SandboxId,
+    /// Id of the context.
+    context_id: ContextId,
 }
 
 /// `/v1/sandboxes/{id}/ports/{port}…`

@@ -3,6 +3,7 @@
 use super::Audit;
 use crate::audit::Entry;
 use crate::model::audit::CommandDetail;
+use crate::model::context::RunSpec;
 use crate::model::secret::redacted;
 use crate::model::{CommandSpec, Program, Secret, limits};
 
@@ -21,6 +22,22 @@ impl Audit {
         match self.settings.commands {
             CommandDetail::Hash => entry,
             CommandDetail::Text => entry.with("argv", shown(&argv, secrets)).with("cwd", &spec.cwd),
+        }
+    }
+}
+
+impl Audit {
+    /// Adds a run of code to a line.
+    pub(super) fn with_run(&self, entry: Entry, spec: &RunSpec, secrets: &[Secret]) -> Entry {
+        let entry = entry
+            .with("runId", spec.id.as_str())
+            .with("codeMac", self.instance.command_mac(spec.code.as_bytes()))
+            .with("codeBytes", spec.code.len());
+        match self.settings.commands {
+            CommandDetail::Hash => entry,
+            CommandDetail::Text => {
+                entry.with("code", shown(&[&spec.code], secrets).map(|texts| texts.concat()))
+            }
         }
     }
 }

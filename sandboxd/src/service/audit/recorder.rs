@@ -9,6 +9,7 @@ use super::Audit;
 use super::owned::of_owner;
 use crate::audit::Entry;
 use crate::model::audit::Act;
+use crate::model::context::RunSpec;
 use crate::model::{CommandSpec, Owner, Principal, Secret};
 use crate::service::Error;
 
@@ -87,6 +88,15 @@ impl Recorder {
         secrets: &[Secret],
     ) -> Result<(), Error> {
         self.write(self.audit.with_command(self.said.clone(), spec, secrets)).await
+    }
+
+    /// Records that code is about to be run.
+    pub(in crate::service) async fn begin_run(
+        &self,
+        spec: &RunSpec,
+        secrets: &[Secret],
+    ) -> Result<(), Error> {
+        self.write(self.audit.with_run(self.said.clone(), spec, secrets)).await
     }
 
     async fn write(&self, entry: Entry) -> Result<(), Error> {

@@ -42,6 +42,18 @@ impl History {
         }
     }
 
+    /// Like [`Self::confirm_oom`], for an interpreter that was killed during a run. Returns whether memory was short.
+    pub(in crate::service) async fn confirm_oom_of_run(
+        &self,
+        ledger: &Ledger,
+        started_at_ms: i64,
+        duration: Duration,
+    ) -> bool {
+        let started = Started { at_ms: started_at_ms, timeout: duration, detached: false };
+        let ended = Ended { reason: EndReason::Oom, signal: Some(KILL), duration, ..Ended::LOST };
+        self.confirm_oom_since(&ledger.ooms, started, ended).await.reason == EndReason::Oom
+    }
+
     /// Like [`Self::confirm_oom`], for the status of a command.
     pub(in crate::service) async fn confirm_oom_in_status(
         &self,

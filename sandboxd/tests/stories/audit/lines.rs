@@ -1,6 +1,7 @@
 //! Which lines acts leave.
 
 use sandbox_api::audit::ListAudit;
+use sandbox_api::context::{Language, OpenContext, RunCode};
 use sandbox_api::project::CreateToken;
 use sandbox_api::sandbox::{Checkpoints, CreateSandbox, Network};
 use sandbox_api::snapshot::MakeSnapshot;
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::{checked, last_act, lines_of};
 use crate::support::harness::{Daemon, Home, until};
 use crate::support::http::HttpClient;
+use crate::support::runs::{Interpreter, rest_of};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_act_has_a_line_before_it_and_one_with_its_outcome() {
@@ -59,6 +61,16 @@ async fn the_life_of_a_sandbox_is_recorded() {
     let again = last_act(&daemon, "command.start").await[0].clone();
     assert_eq!(again.details["argvMac"], before.details["argvMac"], "the same command has the same hash");
 
+    let request = OpenContext::new(Language::Bash);
+    let context = daemon.client.open_context(&sandbox, &request).await.unwrap().context_id;
+    let [before, outcome] = last_act(&daemon, "context.open").await;
+    assert!(is_of(&before) && outcome.details["contextId"] == context.as_str(), "{outcome:?}");
+    let run = RunCode::new("echo secret words");
+    assert!(rest_of(daemon.client.run_code(&sandbox, &context, &run).await.unwrap()).await.is_ok());
+    let [before, outcome] = last_act(&daemon, "context.run").await;
+    assert!(is_of(&before) && before.details["codeMac"].as_str().unwrap().len() == 64, "{before:?}");
+    assert_eq!((before.details.get("code"), outcome.outcome.as_deref()), (None, Some("ok")));
+
     let network = Network { mode: Some("none".into()), ..Network::default() };
     daemon.client.change_network(&sandbox, &network).await.unwrap();
     assert_eq!(last_act(&daemon, "network.change").await[1].details["network"]["mode"], "none");
@@ -91,6 +103,8 @@ async fn the_text_of_commands_is_recorded_where_the_operator_wants_it() {
     daemon.output(&sandbox, "echo 0123456789 | wc -c").await;
     let argv = &last_act(&daemon, "command.start").await[0].details["argv"];
     assert_eq!(*argv, json!(["bash", "-c", "echo [API_KEY] | wc -c"]));
+    Interpreter::open(&daemon, &sandbox, Language::Bash).await.run("echo 0123456789").await;
+    assert_eq!(last_act(&daemon, "context.run").await[0].details["code"], "echo [API_KEY]");
     daemon.stop().await;
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
+use sandbox_api::context::{Language, OpenContext};
 use sandbox_api::project::{CreateChildToken, CreateToken};
 use sandbox_api::sandbox::{CreateSandbox, SandboxState};
 use sandbox_api::snapshot::MakeSnapshot;
@@ -15,7 +16,7 @@ use super::jwt::{with_secret, wrong_tokens};
 use super::{client_of, token_of, without_rate_limits};
 use crate::support::harness::{Daemon, Home, script, until};
 use crate::support::http::{Answer, HttpClient};
-use crate::support::operations::{NO_COMMAND, NO_SANDBOX, NO_TERMINAL};
+use crate::support::operations::{NO_COMMAND, NO_CONTEXT, NO_SANDBOX, NO_TERMINAL};
 
 /// Requests of each principal to each route at the same time.
 pub(super) const PROBES: usize = 30;
@@ -64,6 +65,7 @@ pub(super) struct Victim {
     pub(super) sandbox: SandboxId,
     command: String,
     terminal: String,
+    context: String,
     link: String,
     snapshot: SnapshotId,
     pub(super) token: TokenId,
@@ -147,11 +149,21 @@ pub(super) async fn victim(client: &Client) -> Victim {
     let sleeper = sandbox_api::command::StartCommand { detached: Some(true), ..script("sleep 3600") };
     let command = client.start(&sandbox, &sleeper).await.unwrap().command_id.to_string();
     let terminal = client.open_terminal(&sandbox, &OpenTerminal::default()).await.unwrap().terminal_id;
+    let context = client.open_context(&sandbox, &OpenContext::new(Language::Bash)).await.unwrap();
+    let context = context.context_id.to_string();
     let link = client.create_link(&sandbox, 3000, &Default::default()).await.unwrap().link_id;
     let snapshot =
         client.make_snapshot(&sandbox, &MakeSnapshot::default()).await.unwrap().snapshot.snapshot_id;
     let token = client.create_token("lab", &CreateToken::default()).await.unwrap().properties.token_id;
-    Victim { sandbox, command, terminal: terminal.to_string(), link: link.to_string(), snapshot, token }
+    Victim {
+        sandbox,
+        command,
+        terminal: terminal.to_string(),
+        context,
+        link: link.to_string(),
+        snapshot,
+        token,
+    }
 }
 
 /// A principal that must not reach what belongs to the victim.
@@ -170,6 +182,7 @@ async fn intrude(api: &HttpClient, routes: &[Route], by: &Intruder, victim: &Vic
         ("{id}", sandbox.as_str()),
         ("{commandId}", &victim.command),
         ("{terminalId}", &victim.terminal),
+        ("{contextId}", &victim.context),
         ("{linkId}", &victim.link),
         ("{snapshotId}", &snapshot),
         ("{project}", "lab"),
@@ -179,6 +192,7 @@ async fn intrude(api: &HttpClient, routes: &[Route], by: &Intruder, victim: &Vic
         ("{id}", NO_SANDBOX),
         ("{commandId}", NO_COMMAND),
         ("{terminalId}", NO_TERMINAL),
+        ("{contextId}", NO_CONTEXT),
         ("{linkId}", "lnk_0000000000000000"),
         ("{snapshotId}", "snap_0000000000000000"),
         ("{project}", if *of_project { "lab" } else { "no-such-project" }),
@@ -307,6 +321,7 @@ async fn tokens_that_are_not_valid_open_no_route() {
         ("{id}", sandbox.as_str()),
         ("{commandId}", &victim.command),
         ("{terminalId}", &victim.terminal),
+        ("{contextId}", &victim.context),
         ("{linkId}", &victim.link),
         ("{snapshotId}", victim.snapshot.as_str()),
         ("{project}", "lab"),
@@ -333,6 +348,8 @@ pub(super) async fn assert_unharmed(owner: &Client, victim: &Victim) {
     assert_eq!(commands.len(), 1, "{commands:?}");
     owner.snapshot(&victim.snapshot).await.unwrap();
     assert_eq!(owner.terminals(&victim.sandbox).await.unwrap().terminals.len(), 1);
+    let contexts = owner.contexts(&victim.sandbox).await.unwrap().contexts;
+    assert!(contexts.len() == 1 && contexts[0].runs == 0, "{contexts:?}");
     let tokens = owner.tokens("lab", None).await.unwrap().tokens;
     assert!(tokens.iter().any(|token| token.token_id == victim.token), "{tokens:?}");
 }

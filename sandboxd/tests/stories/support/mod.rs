@@ -17,6 +17,7 @@ pub(crate) mod network;
 pub(crate) mod operations;
 pub(crate) mod private_engine;
 pub(crate) mod processes;
+pub(crate) mod runs;
 pub(crate) mod screens;
 pub(crate) mod sink;
 pub(crate) mod state_copy;

@@ -11,6 +11,8 @@ pub(crate) const NO_COMMAND: &str = "cmd_0000000000000000";
 
 pub(crate) const NO_TERMINAL: &str = "trm_0000000000000000";
 
+pub(crate) const NO_CONTEXT: &str = "ctx_0000000000000000";
+
 pub(crate) const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// One operation of the document.
@@ -46,6 +48,7 @@ fn filled(path: &str) -> String {
         ("{id}", NO_SANDBOX),
         ("{commandId}", NO_COMMAND),
         ("{terminalId}", NO_TERMINAL),
+        ("{contextId}", NO_CONTEXT),
         ("{port}", "3000"),
         ("{linkId}", "lnk_0000000000000000"),
         ("{denialId}", "den_0000000000000000"),

@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod commands;
+mod contexts;
 mod egress;
 mod engine;
 mod files;
@@ -26,6 +27,7 @@ use std::time::Duration;
 pub use agents::*;
 pub use audit::*;
 pub use commands::*;
+pub use contexts::*;
 pub use egress::*;
 pub use engine::*;
 pub use files::*;

@@ -62,6 +62,9 @@ pub enum Refusal {
         taken_bytes: u64,
     },
 
+    /// The context runs other code.
+    ContextBusy,
+
     /// No server listens on the port of the sandbox's loopback, or it does not answer.
     PortClosed {
         /// The port.
@@ -90,7 +93,7 @@ impl Refusal {
             Self::File(refusal) => refusal.to_public(),
             Self::NotFound(resource) => PublicError::new(
                 ErrorCode::NotFound,
-                format!("no such {resource}"),
+                format!("no such {resource}{}", absence_of(*resource)),
                 json!({ "resource": resource.as_str() }),
             ),
             Self::LimitReached { limit, value } => PublicError::new(
@@ -120,6 +123,10 @@ impl Refusal {
                 json!({ "takenBytes": taken_bytes }),
             ),
 
+            Self::ContextBusy => {
+                PublicError::new(ErrorCode::WrongState, "the context runs other code", json!({}))
+            }
+
             Self::PortClosed { port } => PublicError::new(
                 ErrorCode::WrongState,
                 format!("nothing answers on port {port} in the sandbox"),
@@ -144,6 +151,8 @@ pub enum Resource {
     Command,
     /// A terminal.
     Terminal,
+    /// A context.
+    Context,
     /// A file or directory.
     File,
     /// A port that is offered for previews.
@@ -175,6 +184,7 @@ impl Resource {
             Self::Sandbox => "sandbox",
             Self::Command => "command",
             Self::Terminal => "terminal",
+            Self::Context => "context",
             Self::File => "file",
             Self::Snapshot => "snapshot",
             Self::Project => "project",
@@ -196,9 +206,18 @@ impl fmt::Display for Resource {
     }
 }
 
+/// Why a resource may be absent that existed before.
+fn absence_of(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Context => "; contexts end when they are closed and when their sandbox is parked",
+        _ => "",
+    }
+}
+
 /// Actions against a limit that is not temporary.
 fn remedy_for(limit: &str) -> &'static str {
     match limit {
+        "contexts" => "; close one of them",
         "processes" => "; end commands that run with :kill, or all of them with :park",
         _ => "",
     }
