@@ -79,29 +79,33 @@ impl Contexts {
     /// Starts a new interpreter in place of the current one.
     pub async fn restart(&self, id: &Authorized<SandboxId>, context: &ContextId) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
+        let restarts = in_use.sandbox().ledger().restarts();
         let restarted = in_use.agent().restart_context(context).await;
-        self.unless_stuck(in_use, context, restarted).await
+        self.unless_stuck(in_use, context, restarts, restarted).await
     }
 
     /// Ends a context and everything that was started from it, and removes it.
     pub async fn close(&self, id: &Authorized<SandboxId>, context: &ContextId) -> Result<(), Error> {
         let in_use = self.lifecycle.in_use(id).await?;
+        let restarts = in_use.sandbox().ledger().restarts();
         let closed = in_use.agent().close_context(context).await;
-        self.unless_stuck(in_use, context, closed).await
+        self.unless_stuck(in_use, context, restarts, closed).await
     }
 
-    /// If the agent cannot end a context, the container is restarted, as for a command.
+    /// If the agent cannot end a context, the container is restarted, as for a command. `restarts` is the number of restarts
+    /// before the call.
     async fn unless_stuck(
         &self,
         in_use: InUse,
         context: &ContextId,
+        restarts: u64,
         ended: Result<(), agent::Error>,
     ) -> Result<(), Error> {
         let (sandbox, _, _mark) = in_use.unlock();
         match ended {
             Err(agent::Error::Deadline { after }) => {
                 warn!(sandbox = %sandbox.id(), %context, ?after, "a context did not end; restarting its container");
-                self.lifecycle.restart(&sandbox, sandbox.ledger().restarts(), None).await
+                self.lifecycle.restart(&sandbox, restarts, None).await
             }
             other => Ok(other?),
         }
