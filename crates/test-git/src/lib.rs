@@ -12,6 +12,8 @@
 //!
 //! It is also a registry of packages: see [`GitServer::publish`].
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue ends")]
+
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -14,9 +14,9 @@ use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
     ApiState, acts, audit, auth, batch, child_token, client_address, command, context, docs, files, health,
-    history, hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates, repository,
-    request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file, stdin,
-    surface, terminal, ticket, tunnel, value, verb,
+    history, hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates,
+    repository, request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file,
+    stdin, surface, terminal, ticket, tunnel, value, verb,
 };
 use crate::model::Instance;
 

@@ -13,7 +13,7 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 17] = [
+const COMPONENTS: [(&str, &str, &[&str]); 18] = [
     ("audit", "Audit", &[]),
     ("projects", "Projects", &[]),
     ("ownership", "Ownership", &[]),

@@ -110,7 +110,7 @@ mod tests {
             kept.surplus(max, &new.key).into_iter().map(|record| record.snapshot).collect()
         };
         assert_eq!(surplus(30), []);
-        assert_eq!(surplus(29), [old.snapshot.clone()]);
+        assert_eq!(surplus(29), std::slice::from_ref(&old.snapshot));
         assert_eq!(surplus(0), [old.snapshot.clone(), used.snapshot.clone()], "never the newest");
     }
 
