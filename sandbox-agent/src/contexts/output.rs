@@ -45,7 +45,7 @@ impl Output {
     /// Reads once. Returns `None` if there is nothing to read, and otherwise the number of bytes with what of them may be
     /// shown.
     pub(super) fn take(&mut self) -> Option<(usize, Option<RunOutput>)> {
-        match self.pipe.as_ref()?.try_read(&mut self.buffer) {
+        match read(self.pipe.as_ref()?, &mut self.buffer) {
             Ok(length) if length > 0 => {
                 let shown = match &mut self.redactor {
                     None => self.cutter.cut(&self.buffer[..length]),
@@ -71,5 +71,14 @@ impl Output {
 
     fn to_wire(&self, data: Bytes) -> RunOutput {
         RunOutput { stream: self.stream as i32, data }
+    }
+}
+
+/// Reads what is in the pipe now. Tokio answers without a read until its reactor has heard of the bytes, and a record on
+/// another channel may arrive before that, although the interpreter wrote it later.
+fn read(pipe: &pipe::Receiver, buffer: &mut [u8]) -> io::Result<usize> {
+    match pipe.try_read(buffer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(rustix::io::read(pipe, buffer)?),
+        other => other,
     }
 }
