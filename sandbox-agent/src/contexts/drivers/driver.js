@@ -6,6 +6,7 @@
 "use strict";
 
 const { Session } = require("node:inspector");
+const { closeSync, writeSync } = require("node:fs");
 const { createRequire } = require("node:module");
 const { Socket } = require("node:net");
 const { inspect } = require("node:util");
@@ -28,7 +29,7 @@ const FORMATS = {
 const DISPLAY = Symbol.for("Jupyter.display");
 
 // The descriptor of this file.
-require("node:fs").closeSync(Number(process.argv[1].split("/").at(-1)));
+closeSync(Number(process.argv[1].split("/").at(-1)));
 
 const socket = new Socket({ fd: Number(control) });
 const session = new Session();
@@ -36,6 +37,29 @@ session.connect();
 let current = 0;
 let interrupt = null;
 let captured;
+
+// Writes all bytes before it returns, so that they are in the pipe before the record that follows. A stream of Node would also
+// stay busy for ever if an interrupt ended the code while it writes.
+const pause = new Int32Array(new SharedArrayBuffer(4));
+function writeNow(fd, bytes) {
+  for (let at = 0; at < bytes.length;) {
+    try {
+      at += writeSync(fd, bytes, at);
+    } catch (error) {
+      // The pipe is full, or the code has closed it.
+      if (error.code !== "EAGAIN") return;
+      Atomics.wait(pause, 0, 0, 1);
+    }
+  }
+}
+for (const stream of [process.stdout, process.stderr]) {
+  stream.write = (chunk, encoding, callback) => {
+    const [name, done] = typeof encoding === "function" ? [undefined, encoding] : [encoding, callback];
+    writeNow(stream.fd, typeof chunk === "string" ? Buffer.from(chunk, name) : chunk);
+    if (done) process.nextTick(done);
+    return true;
+  };
+}
 
 // Sends a record of the current run. Values that do not fit are skipped.
 function send(kind, values) {

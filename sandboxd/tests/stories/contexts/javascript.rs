@@ -61,3 +61,19 @@ async fn errors_displays_and_types() {
     assert_eq!(typed.run("const twice = (n: number): number => 2 * n; twice(point.x)").await.text(), "2");
     daemon.stop().await;
 }
+
+/// More than a pipe holds, before a record and before the end of the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_output_arrives_with_its_run() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    let node = Interpreter::open(&daemon, &sandbox, Language::Javascript).await;
+    for code in ["console.log('x'.repeat(999_999)); 1", "process.stdout.write(Buffer.alloc(1_000_000, 'x'))"]
+    {
+        let ran = node.run(code).await;
+        assert_eq!((ran.stdout.len(), ran.is_ok()), (1_000_000, true), "{code}");
+    }
+    let ran = node.run("console.error('e'.repeat(99_999))").await;
+    assert_eq!((ran.stdout.len(), ran.stderr.len()), (0, 100_000));
+    daemon.stop().await;
+}
