@@ -276,7 +276,8 @@ def every_record_matches_its_schema(context, response, case):
         return
     document = case.operation.schema.raw_schema
     is_of_changes = case.operation.label in (WATCH, DENIALS)
-    name = {WATCH: "WatchRecord", DENIALS: "DenialRecord"}.get(case.operation.label, "Record")
+    names = {WATCH: "WatchRecord", DENIALS: "DenialRecord", RUN_CODE: "RunRecord"}
+    name = names.get(case.operation.label, "Record")
     schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
     records = [json.loads(line) for line in response.content.splitlines()]
     for record in records:
@@ -290,7 +291,8 @@ def every_record_matches_its_schema(context, response, case):
         assert last["event"] in ("gone", "lost"), f"the stream of {response.request.url} ends with {last}"
         return
     follows = "follow=false" not in response.request.url
-    assert last.get("stream") == "exit" or not follows, f"the stream of {response.request.url} has no end record"
+    end = "end" if case.operation.label == RUN_CODE else "exit"
+    assert last.get("stream") == end or not follows, f"the stream of {response.request.url} has no end record"
 
 
 @schemathesis.check
