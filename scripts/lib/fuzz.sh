@@ -44,6 +44,8 @@ start_fuzzed_daemon() {
   export SANDBOXD_ADMIN_TOKEN SANDBOXD_PORT SANDBOXD_BIND_HOST=127.0.0.1 SANDBOXD_URL=http://127.0.0.1:$SANDBOXD_PORT
   export SANDBOXD_STATE_DIR=$fuzz_home/state SANDBOXD_RUN_DIR=$fuzz_home/run SANDBOXD_ADOPT_ORIGINAL=false
   export SANDBOXD_LOG=info SANDBOXD_LOG_FORMAT=text
+  # Otherwise, the daemon would ask servers on the internet for random names.
+  export SANDBOXD_REPOSITORIES_MB=0
   (
     umask 022
     exec setsid "$sandboxd" serve

@@ -46,6 +46,7 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<StringMap>,
     /// First files of a new sandbox. Default: none.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<SnapshotSource>))]
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceSource>,
     /// Snapshots that are made automatically. Default: none. If the session already has a sandbox, they are set for it.
@@ -71,30 +72,76 @@ pub struct Checkpoints {
 }
 
 /// Where the first files of a sandbox come from: a snapshot or a repository.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, try_from = "SourceFields")]
+pub enum WorkspaceSource {
+    /// The files of a snapshot.
+    Snapshot(SnapshotSource),
+    /// The files of a repository.
+    Repository(RepositorySource),
+}
+
+/// A snapshot from which the first files of a sandbox come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WorkspaceSource))]
 #[serde(rename_all = "camelCase")]
-pub struct WorkspaceSource {
-    /// Snapshot whose files the sandbox gets. Not together with `repository`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub snapshot_id: Option<SnapshotId>,
-    /// Repository whose files the sandbox gets: `owner/name`, an address that begins with `https://`, or the name of an npm
-    /// package. At most 512 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repository: Option<String>,
-    /// A branch, a tag or the hash of a commit of the repository. Default: the default branch, or the latest version of a
-    /// package.
+pub struct SnapshotSource {
+    /// Snapshot whose files the sandbox gets.
+    pub snapshot_id: SnapshotId,
+}
+
+/// A repository from which the first files of a sandbox come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RepositorySource {
+    /// `owner/name`, an address that begins with `https://`, or the name of an npm package. At most 512 bytes.
+    pub repository: String,
+    /// A branch, a tag or the hash of a commit. Default: the default branch, or the latest version of a package.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub git_ref: Option<String>,
-    /// A version of the repository such as `1.2.3`. Not together with `ref`.
+    /// A version such as `1.2.3`. Not together with `ref`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
 impl WorkspaceSource {
     /// The files of a snapshot.
-    pub fn snapshot(id: SnapshotId) -> Self {
-        Self { snapshot_id: Some(id), ..Self::default() }
+    pub fn snapshot(snapshot_id: SnapshotId) -> Self {
+        Self::Snapshot(SnapshotSource { snapshot_id })
+    }
+
+    /// The files of the default branch of a repository, or of the latest version of a package.
+    pub fn repository(name: impl Into<String>) -> Self {
+        Self::Repository(RepositorySource { repository: name.into(), ..RepositorySource::default() })
+    }
+}
+
+/// The fields of both sources. An untagged enum would say only that none of its variants matches.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SourceFields {
+    snapshot_id: Option<SnapshotId>,
+    repository: Option<String>,
+    #[serde(rename = "ref")]
+    git_ref: Option<String>,
+    version: Option<String>,
+}
+
+impl TryFrom<SourceFields> for WorkspaceSource {
+    type Error = &'static str;
+
+    fn try_from(fields: SourceFields) -> Result<Self, Self::Error> {
+        let SourceFields { snapshot_id, repository, git_ref, version } = fields;
+        match (snapshot_id, repository) {
+            (Some(_), None) if git_ref.is_some() || version.is_some() => {
+                Err("must not have ref or version without repository")
+            }
+            (Some(id), None) => Ok(Self::snapshot(id)),
+            (None, Some(repository)) => {
+                Ok(Self::Repository(RepositorySource { repository, git_ref, version }))
+            }
+            (None, None) | (Some(_), Some(_)) => Err("must have either snapshotId or repository"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use http::Method;
 use sandbox_api::sandbox::{
     CreateSandbox, ListSandboxes, ParkSandbox, Sandbox, SandboxCreated, SandboxList, TouchSandbox,
+    WorkspaceSource,
 };
 use sandbox_api::{Done, SandboxId};
 
@@ -13,7 +14,7 @@ use crate::{Client, Error};
 impl Client {
     /// Returns the session's sandbox, and creates it if there is none. Safe to repeat.
     pub async fn create_or_reconnect(&self, body: &CreateSandbox) -> Result<SandboxCreated, Error> {
-        let is_fetched = body.workspace.as_ref().is_some_and(|source| source.repository.is_some());
+        let is_fetched = matches!(body.workspace, Some(WorkspaceSource::Repository(_)));
         json(self.post("/v1/sandboxes", body), if is_fetched { FETCH } else { ACT }).await
     }
 

@@ -2,7 +2,7 @@
 
 use sandbox_api::command::{CommandRan, StartCommand};
 use sandbox_api::repository::{RepositoryRan, RunInRepository};
-use sandbox_api::sandbox::WorkspaceSource;
+use sandbox_api::sandbox::{RepositorySource, WorkspaceSource};
 
 use super::body::Json;
 use super::caller::User;
@@ -58,23 +58,14 @@ pub(super) async fn run(
 
 /// Checks the source of a new sandbox's files.
 pub(super) fn source_of(source: &WorkspaceSource, access: &Access) -> Result<Source> {
-    let WorkspaceSource { snapshot_id, repository, git_ref, version } = source;
-    match (snapshot_id, repository) {
-        (Some(_), None) if git_ref.is_some() || version.is_some() => {
-            Err(FieldError::new("workspace", "must not have ref or version without repository").into())
-        }
-        (Some(id), None) => Ok(Source::Snapshot(id.clone())),
-        (None, Some(name)) => {
-            let request = access.repositories().request(name, git_ref.as_deref(), version.as_deref());
-            Ok(Source::Repository(
-                request
-                    .map_err(|error| FieldError::new(format!("workspace.{}", error.field), error.problem))?,
-            ))
-        }
-        (None, None) | (Some(_), Some(_)) => {
-            Err(FieldError::new("workspace", "must have either snapshotId or repository").into())
-        }
-    }
+    let RepositorySource { repository, git_ref, version } = match source {
+        WorkspaceSource::Snapshot(source) => return Ok(Source::Snapshot(source.snapshot_id.clone())),
+        WorkspaceSource::Repository(source) => source,
+    };
+    let request = access.repositories().request(repository, git_ref.as_deref(), version.as_deref());
+    let in_workspace =
+        |error: FieldError| FieldError::new(format!("workspace.{}", error.field), error.problem);
+    Ok(Source::Repository(request.map_err(in_workspace)?))
 }
 
 fn to_wire(opened: Opened, ran: CommandRan) -> RepositoryRan {

@@ -99,9 +99,11 @@ fn table() -> Vec<Row> {
         ("ApproveMcpServer", "tools", digests()),
         ("ApproveMcpServer", "version", text(0, MAX_MCP_VERSION_BYTES)),
         ("ApproveMcpServer", "ifUnset", json!({ "default": false })),
-        ("WorkspaceSource", "repository", text(1, MAX_REPOSITORY_BYTES)),
-        ("WorkspaceSource", "ref", text(1, MAX_GIT_REF_BYTES)),
-        ("WorkspaceSource", "version", text(1, MAX_PACKAGE_VERSION_BYTES)),
+        ("CreateSandbox", "workspace", either(["WorkspaceSource", "RepositorySource"])),
+        ("RepositorySource", "", ref_or_version()),
+        ("RepositorySource", "repository", text(1, MAX_REPOSITORY_BYTES)),
+        ("RepositorySource", "ref", text(1, MAX_GIT_REF_BYTES)),
+        ("RepositorySource", "version", text(1, MAX_PACKAGE_VERSION_BYTES)),
         ("RunInRepository", "", ref_or_version()),
         ("RunInRepository", "repository", text(1, MAX_REPOSITORY_BYTES)),
         ("RunInRepository", "ref", text(1, MAX_GIT_REF_BYTES)),
@@ -515,6 +517,12 @@ fn batch() -> Value {
 fn one_size() -> Value {
     let without = |field: &str| json!({ "properties": { field: { "type": "null" } } });
     json!({ "anyOf": [without("maxChars"), without("maxTokens")] })
+}
+
+/// One of several objects, or null.
+fn either(schemas: [&str; 2]) -> Value {
+    let [first, second] = schemas.map(|name| json!({ "$ref": format!("#/components/schemas/{name}") }));
+    json!({ "oneOf": [first, second, null_only()] })
 }
 
 fn ref_or_version() -> Value {

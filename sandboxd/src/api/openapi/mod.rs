@@ -16,6 +16,7 @@ mod published;
 use axum::Router;
 use bytes::Bytes;
 use sandbox_api::ErrorBody;
+use sandbox_api::sandbox::RepositorySource;
 use serde_json::{Value, json};
 use utoipa::openapi::{Components, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
@@ -44,6 +45,8 @@ impl Routes {
         ErrorBody::schemas(&mut schemas);
         components.schemas.extend(schemas);
         components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+        // No type refers to it. The bounds add it to the field `workspace`.
+        components.schemas.insert(RepositorySource::name().into_owned(), RepositorySource::schema());
         // axum rejects segments that begin with a colon, which was its old parameter syntax.
         Self { router: Router::new().without_v07_checks(), described }
     }

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use sandbox_api::ErrorCode;
 use sandbox_api::repository::RunInRepository;
-use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, WorkspaceSource};
+use sandbox_api::sandbox::{CreateSandbox, ListSandboxes};
+use serde_json::json;
 use test_git::GitServer;
 
 use super::{error_of, home, in_repository, run_at};
 use crate::support::harness::Daemon;
+use crate::support::http::HttpClient;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -50,10 +52,16 @@ async fn what_names_no_repository_is_rejected_without_a_request() {
     };
     let error = daemon.client.run_in_repository(&both).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::InvalidRequest));
-    let workspace = Some(WorkspaceSource::default());
-    let neither = CreateSandbox { session_key: "chat:1".into(), workspace, ..CreateSandbox::default() };
-    let error = daemon.client.create_or_reconnect(&neither).await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::InvalidRequest));
+    let (http, snapshot) = (HttpClient::of(&daemon), "snap_0123456789abcdef");
+    for workspace in [
+        json!({}),
+        json!({ "ref": "main" }),
+        json!({ "snapshotId": snapshot, "repository": "owner/name" }),
+        json!({ "snapshotId": snapshot, "version": "1.0.0" }),
+    ] {
+        let body = json!({ "sessionKey": "chat:1", "workspace": workspace });
+        http.post("/v1/sandboxes", &body).await.faults("workspace", &body.to_string());
+    }
     let key = CreateSandbox { session_key: "fetched-repository:0".into(), ..CreateSandbox::default() };
     let error = daemon.client.create_or_reconnect(&key).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::InvalidRequest));

@@ -11,10 +11,9 @@ const LARGE: &str =
     "mkdir many; for i in $(seq 1200); do echo $i >many/$i; done; echo x >file; git add .; git commit -qm x";
 
 fn workspace(session_key: &str) -> CreateSandbox {
-    let repository = Some("owner/name".to_owned());
     CreateSandbox {
         session_key: session_key.into(),
-        workspace: Some(WorkspaceSource { repository, ..WorkspaceSource::default() }),
+        workspace: Some(WorkspaceSource::repository("owner/name")),
         ..CreateSandbox::default()
     }
 }
