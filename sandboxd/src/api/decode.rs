@@ -71,8 +71,11 @@ fn wrong_value(path: &Path, message: &str) -> FieldError {
         return FieldError::new(field(name), "is given twice");
     }
     let expected = message.rsplit_once(", expected ").map(|(_, expected)| expected).unwrap_or_default();
-    let expected = expected.split(" at line ").next().unwrap_or_default();
-    FieldError::new(if object.is_empty() { BODY } else { &object }, demand(expected))
+    let [expected, problem] =
+        [expected, message].map(|text| text.split(" at line ").next().unwrap_or_default());
+    // The decoder's own messages begin otherwise. This one is of a wire type, and repeats no input.
+    let problem = if problem.starts_with("must ") { problem.to_owned() } else { demand(expected) };
+    FieldError::new(if object.is_empty() { BODY } else { &object }, problem)
 }
 
 /// Requirement of a value, from what the decoder expected.
@@ -125,6 +128,9 @@ mod tests {
         let fault = fault::<CreateSandbox>;
         assert_eq!(fault("{}"), "`sessionKey` is missing");
         assert_eq!(fault(r#"{"sessionKey":1}"#), "`sessionKey` must be a string");
+        let both =
+            r#"{"sessionKey":"k","workspace":{"snapshotId":"snap_0123456789abcdef","repository":"a/b"}}"#;
+        assert_eq!(fault(both), "`workspace` must have either snapshotId or repository");
         let number = "must be a whole number from 0 to 18446744073709551615";
         let vcpus = r#"{"sessionKey":"k","resources":{"vcpus":", expected a string at line 1"}}"#;
         assert_eq!(fault(vcpus), format!("`resources.vcpus` {number}"));
