@@ -148,22 +148,24 @@ def ended_after(one, moment):
 # Commands and terminals.
 
 
-@legal(400, "runInRepository", "createSandbox")
+@legal(400, "runInRepository", "queryRepository", "createSandbox")
 def names_no_repository(exchange):
     """What is a repository, a ref or a version is too much for a schema. So is what a workspace must not have together."""
     field = exchange.details.get("field", "").removeprefix("workspace.")
     if field == "workspace":
         return exchange.body.get("workspace") is not None
-    return field in ("repository", "ref", "version") and repository_in_body(exchange) is not None
+    return field in ("repository", "ref", "version") and repository_of(exchange) is not None
 
 
-@legal(422, "runInRepository", "createSandbox")
+@legal(422, "runInRepository", "queryRepository", "createSandbox")
 def has_no_repositories(exchange):
     """The fuzzed daemon has none, because it would ask servers on the internet."""
-    return repository_in_body(exchange) is not None and "SANDBOXD_REPOSITORIES_MB" in exchange.answer["error"]
+    return repository_of(exchange) is not None and "SANDBOXD_REPOSITORIES_MB" in exchange.answer["error"]
 
 
-def repository_in_body(exchange):
+def repository_of(exchange):
+    if exchange.operation == "queryRepository":
+        return exchange.named("query", "repository")
     body = exchange.body if exchange.operation == "runInRepository" else exchange.body.get("workspace")
     return body.get("repository") if isinstance(body, dict) else None
 

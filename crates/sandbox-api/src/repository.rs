@@ -30,7 +30,27 @@ pub struct RunInRepository {
     pub output: Option<OutputOptions>,
 }
 
-/// Response to `POST /v1/repositories:run`.
+/// Query parameters of `GET /v1/repositories:run`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(rename_all = "camelCase")]
+pub struct QueryRepository {
+    /// `owner/name`, an address that begins with `https://`, or the name of an npm package. At most 512 bytes.
+    pub repository: String,
+    /// A branch, a tag or the hash of a commit, as in a body.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub git_ref: Option<String>,
+    /// A version such as `1.2.3`. Not together with `ref`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Script for bash, at most 4096 bytes.
+    pub command: String,
+    /// Time limit of the command in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// Response to `POST /v1/repositories:run` and `GET /v1/repositories:run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

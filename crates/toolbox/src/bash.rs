@@ -1,7 +1,7 @@
 //! Commands: `bash`, `bash_output`, `bash_kill` and `bash_list`.
 
 mod reading;
-mod text;
+pub(crate) mod text;
 
 use std::time::Duration;
 

@@ -45,6 +45,8 @@ pub enum Tool {
     SandboxInfo,
     /// Returns skills.
     Skills,
+    /// Runs a command in a repository.
+    RepositoryBash,
     /// Copies a file of the host into the sandbox.
     Upload,
     /// Copies a file of the sandbox to the host.
@@ -111,7 +113,7 @@ pub(crate) const CHANGES: Hints =
 
 impl Tool {
     /// The tools that every host offers.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Bash,
         Self::BashOutput,
         Self::BashKill,
@@ -130,6 +132,7 @@ impl Tool {
         Self::SandboxOpen,
         Self::SandboxInfo,
         Self::Skills,
+        Self::RepositoryBash,
     ];
 
     /// The tools for files of the host. Offered only with a directory to which they are confined.
@@ -156,6 +159,7 @@ impl Tool {
             Self::SandboxOpen => "sandbox_open",
             Self::SandboxInfo => "sandbox_info",
             Self::Skills => "skills",
+            Self::RepositoryBash => "repository_bash",
             Self::Upload => "upload",
             Self::Download => "download",
         }
@@ -164,6 +168,11 @@ impl Tool {
     /// Returns the tool with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().chain(Self::WITH_ROOT).find(|tool| tool.name() == name)
+    }
+
+    /// Whether a call is for a sandbox that it or its host names.
+    pub(crate) fn is_in_sandbox(self) -> bool {
+        !matches!(self, Self::SandboxOpen | Self::RepositoryBash)
     }
 
     /// Describes the tool.
@@ -248,6 +257,12 @@ impl Tool {
                 ("Describe the sandbox", READS, schema::<input::SandboxInfo>(), schema::<output::Info>())
             }
             Self::Skills => ("Read skills", READS, schema::<input::Skills>(), schema::<output::Skills>()),
+            Self::RepositoryBash => (
+                "Run a command in a repository",
+                Hints { open_world: true, ..READS },
+                schema::<input::RepositoryBash>(),
+                schema::<output::RepositoryResult>(),
+            ),
             Self::Upload => (
                 "Upload a file",
                 Hints { idempotent: true, ..CHANGES },
@@ -261,7 +276,7 @@ impl Tool {
                 schema::<output::Downloaded>(),
             ),
         };
-        let input_schema = if self == Self::SandboxOpen { input_schema } else { with_sandbox(input_schema) };
+        let input_schema = if self.is_in_sandbox() { with_sandbox(input_schema) } else { input_schema };
         Definition {
             name: self.name(),
             title,
@@ -278,7 +293,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Adds the argument that every tool has.
+/// Adds the argument of every tool that is for a sandbox.
 fn with_sandbox(mut schema: Map<String, Value>) -> Map<String, Value> {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {

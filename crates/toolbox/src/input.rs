@@ -53,6 +53,26 @@ pub(crate) struct OutputPart {
     pub(crate) max_tokens: Option<u64>,
 }
 
+/// `repository_bash`
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RepositoryBash {
+    /// `owner/name` on GitHub, an address that begins with `https://`, or the name of an npm package.
+    pub(crate) repository: String,
+    /// A branch, a tag or the hash of a commit. Default: the default branch, or the latest version of a package.
+    #[serde(rename = "ref")]
+    pub(crate) git_ref: Option<String>,
+    /// A version such as `1.2.3`. Not together with `ref`.
+    pub(crate) version: Option<String>,
+    /// The bash command or script to run.
+    pub(crate) command: String,
+    /// Time limit of the command in milliseconds. Default: 120000. The operator may have set a lower maximum.
+    #[schemars(range(min = 1))]
+    pub(crate) timeout_ms: Option<u64>,
+    /// What the result has of a long output.
+    pub(crate) output: Option<OutputPart>,
+}
+
 /// `bash_output`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -28,6 +28,7 @@ mod profiles;
 mod programs;
 mod progress;
 mod reply;
+mod repository;
 mod resource_watch;
 mod resources;
 mod run;

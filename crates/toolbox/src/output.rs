@@ -1,6 +1,7 @@
 //! Structured results of the tools. Each has an output schema.
 
 use sandbox_api::command::{self, EndReason};
+use sandbox_api::repository::RepositoryRan;
 use sandbox_api::{CommandId, TerminalId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,6 +57,62 @@ pub(crate) struct CommandResult {
     /// The first write that a command with `readOnly` was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_only_violation: Option<ReadOnlyViolation>,
+}
+
+/// Result of `repository_bash`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RepositoryResult {
+    /// Address of the repository.
+    pub(crate) repository: String,
+    /// Hash of the commit.
+    pub(crate) resolved_ref: String,
+    /// Version of the package, or the version that the call named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resolved_version: Option<String>,
+    /// The branch that the call named, or the default one. Absent if it named something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) branch: Option<String>,
+    /// Tags of the commit that are known.
+    pub(crate) tags: Vec<String>,
+    /// What is missing in the files: `submodules`, whose directories are empty, or `lfs`, whose files are pointers.
+    pub(crate) warnings: Vec<String>,
+    /// Exit code.
+    pub(crate) exit_code: i32,
+    /// Why the command ended: `exited`, `timeout`, `killed`, `oom` or `lost`.
+    #[schemars(with = "String")]
+    pub(crate) reason: EndReason,
+    /// Time from start to end in milliseconds.
+    pub(crate) duration_ms: u64,
+    /// Standard output, without colours. One line replaces what does not fit.
+    pub(crate) stdout: String,
+    /// Standard error, likewise.
+    pub(crate) stderr: String,
+    /// Whether a part of the output is not shown.
+    pub(crate) truncated: bool,
+    /// File with the whole output, for a later command in the same repository. Absent if the output is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output_path: Option<String>,
+}
+
+impl From<RepositoryRan> for RepositoryResult {
+    fn from(ran: RepositoryRan) -> Self {
+        Self {
+            repository: ran.repository,
+            resolved_ref: ran.resolved_ref,
+            resolved_version: ran.resolved_version,
+            branch: ran.branch,
+            tags: ran.tags,
+            warnings: ran.warnings,
+            exit_code: ran.exit_code,
+            reason: ran.reason,
+            duration_ms: ran.duration_ms,
+            stdout: ran.stdout,
+            stderr: ran.stderr,
+            truncated: ran.truncated,
+            output_path: ran.output_path,
+        }
+    }
 }
 
 /// A limit that a command has exceeded.

@@ -151,14 +151,16 @@ impl Toolbox {
         mut arguments: Map<String, Value>,
         call: &Call<'_>,
     ) -> Result<Reply, Error> {
-        let handle = match arguments.remove("sandbox") {
+        let handle = match if tool.is_in_sandbox() { arguments.remove("sandbox") } else { None } {
             None | Some(Value::Null) => None,
             Some(Value::String(handle)) => Some(handle),
             Some(_) => return Err(Error::Argument { field: "sandbox", problem: "must be a string".into() }),
         };
         let arguments = Arguments::new(tool.name(), arguments);
-        if tool == Tool::SandboxOpen {
-            return self.open(arguments.parse()?, call).await;
+        match tool {
+            Tool::SandboxOpen => return self.open(arguments.parse()?, call).await,
+            Tool::RepositoryBash => return self.repository_bash(arguments.parse()?, call).await,
+            _ => {}
         }
         let act = |sandbox: SandboxId| {
             let arguments = &arguments;
@@ -229,7 +231,7 @@ impl Toolbox {
             Tool::SandboxInfo => self.info(sandbox, arguments.parse()?).await,
             Tool::Upload => self.upload(sandbox, arguments.parse()?, call).await,
             Tool::Download => self.download(sandbox, arguments.parse()?, call).await,
-            Tool::SandboxOpen => Err(Error::NoSandbox),
+            Tool::SandboxOpen | Tool::RepositoryBash => Err(Error::NoSandbox),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::model::echo::cut;
 use crate::model::{Principal, limits};
 
 /// The routes whose acts are recorded.
-const ACTS: [(Method, &str, Act); 39] = [
+const ACTS: [(Method, &str, Act); 40] = [
     (Method::POST, "/v1/projects", Act::ProjectCreate),
     (Method::PUT, "/v1/projects/{project}", Act::ProjectChange),
     (Method::POST, "/v1/projects/{project}/tokens", Act::TokenCreate),
@@ -41,6 +41,7 @@ const ACTS: [(Method, &str, Act); 39] = [
     (Method::POST, "/v1/sandboxes/{id}/commands:run", Act::CommandStart),
     (Method::POST, "/v1/sandboxes/{id}/commands:batch", Act::CommandStart),
     (Method::POST, "/v1/repositories:run", Act::CommandStart),
+    (Method::GET, "/v1/repositories:run", Act::CommandStart),
     (Method::POST, "/v1/sandboxes/{id}/commands/{commandId}:kill", Act::CommandKill),
     (Method::POST, "/v1/sandboxes/{id}/contexts", Act::ContextOpen),
     (Method::POST, "/v1/sandboxes/{id}/contexts/{contextId}:run", Act::ContextRun),

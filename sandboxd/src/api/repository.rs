@@ -1,7 +1,7 @@
 //! Handlers of repositories: convert between wire and model types.
 
 use sandbox_api::command::{CommandRan, StartCommand};
-use sandbox_api::repository::{RepositoryRan, RunInRepository};
+use sandbox_api::repository::{QueryRepository, RepositoryRan, RunInRepository};
 use sandbox_api::sandbox::{RepositorySource, WorkspaceSource};
 
 use super::body::Json;
@@ -9,8 +9,9 @@ use super::caller::User;
 use super::command::spec_of;
 use super::error::Result;
 use super::openapi::answers::*;
+use super::params::{self, Params};
 use super::run::{limit_of, run_to_end};
-use crate::model::{CommandSpec, FieldError};
+use crate::model::{CommandSpec, FieldError, limits};
 use crate::service::{Access, Opened, RepositoryRequest};
 
 /// The workspace is the home directory, so a repository could configure the git of the script.
@@ -34,6 +35,34 @@ pub(super) async fn run(
     User(access): User,
     Json(request): Json<RunInRepository>,
 ) -> Result<Json<RepositoryRan>> {
+    run_for(access, request).await
+}
+
+/// Run a command in a repository, described by a query.
+///
+/// Does the same as `POST /v1/repositories:run`, for clients that can only follow links. The script has at most 4096 bytes.
+#[utoipa::path(get, path = "/v1/repositories:run", operation_id = "queryRepository", tag = "repositories",
+    params(QueryRepository), responses((status = 200, body = RepositoryRan), ByRepository, ByQuery, BySandbox))]
+pub(super) async fn query(User(access): User, params: Params) -> Result<Json<RepositoryRan>> {
+    let text = |name: &str| params.get(name).cloned();
+    let required = |name: &'static str| text(name).ok_or_else(|| FieldError::new(name, "is missing"));
+    let command = required("command")?;
+    if command.len() > limits::MAX_QUERY_SCRIPT_BYTES {
+        let problem = format!("must be at most {} bytes long in a query", limits::MAX_QUERY_SCRIPT_BYTES);
+        return Err(FieldError::new("command", problem).into());
+    }
+    let request = RunInRepository {
+        repository: required("repository")?,
+        git_ref: text("ref"),
+        version: text("version"),
+        command,
+        timeout_ms: params::optional(&params, "timeoutMs", "a number")?,
+        output: None,
+    };
+    run_for(access, request).await
+}
+
+async fn run_for(access: Access, request: RunInRepository) -> Result<Json<RepositoryRan>> {
     let RunInRepository { repository, git_ref, version, command, timeout_ms, output } = request;
     let repositories = access.repositories();
     let wanted = repositories.request(&repository, git_ref.as_deref(), version.as_deref())?;

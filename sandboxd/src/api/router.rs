@@ -88,7 +88,7 @@ fn routes() -> Routes {
         .add("/v1/snapshots:check", routes!(snapshot_check::check))
         .add("/v1/snapshots:import", routes!(snapshot_file::import))
         .add("/v1/snapshots/{snapshotId}/changes", routes!(snapshot_changes::changes))
-        .add("/v1/repositories:run", routes!(repository::run))
+        .add("/v1/repositories:run", routes!(repository::run, repository::query))
         .add("/v1/whoami", routes!(project::whoami))
         .add("/v1/child-tokens", routes!(child_token::create))
         .add("/v1/tickets", routes!(ticket::create))

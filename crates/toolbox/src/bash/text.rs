@@ -6,14 +6,7 @@ use crate::{output, stages};
 
 /// The result for a model that reads text: the output, and how the command ended if that is not obvious.
 pub(super) fn text_of(result: &output::CommandResult) -> String {
-    let mut text = result.stdout.clone();
-    if !result.stderr.is_empty() {
-        end_line(&mut text);
-        if !text.is_empty() {
-            text.push_str("[stderr]\n");
-        }
-        text.push_str(&result.stderr);
-    }
+    let mut text = both(&result.stdout, &result.stderr);
     if let Some(trace) = &result.trace {
         end_line(&mut text);
         text.push_str("[trace]\n");
@@ -32,26 +25,45 @@ pub(super) fn text_of(result: &output::CommandResult) -> String {
     let ending = match (result.exit_code, result.reason) {
         (None, _) => Some(format!("[{command} is still running: call bash_output for more]")),
         (Some(0), Some(EndReason::Exited)) if !text.is_empty() => None,
-        (Some(code), Some(EndReason::Timeout)) => Some(format!("[time limit exceeded, exit code {code}]")),
-        (Some(code), Some(EndReason::Oom)) => {
-            Some(format!("[the sandbox ran out of memory, exit code {code}]"))
-        }
-        (Some(_), Some(EndReason::Lost)) => {
-            Some("[the command was lost: its sandbox was stopped]".to_owned())
-        }
-        (Some(code), _) => match &result.signal {
-            Some(signal) => Some(format!("[ended by {signal}, exit code {code}]")),
-            None => Some(format!("[exit code {code}]")),
-        },
+        (Some(code), reason) => Some(ending(code, reason, result.signal.as_deref())),
     };
     let denied = result.denied_hosts.iter();
     let denied = denied.map(|it| format!("[{} on port {} was denied: {}]", it.host, it.port, it.message));
     let stages = result.stages.iter().map(stages::text);
     for line in stages.chain(exceeded).chain(violation).chain(ending).chain(denied) {
-        end_line(&mut text);
-        text.push_str(&line);
+        add_line(&mut text, &line);
     }
     text
+}
+
+/// Both outputs of a command.
+pub(crate) fn both(stdout: &str, stderr: &str) -> String {
+    let mut text = stdout.to_owned();
+    if !stderr.is_empty() {
+        end_line(&mut text);
+        if !text.is_empty() {
+            text.push_str("[stderr]\n");
+        }
+        text.push_str(stderr);
+    }
+    text
+}
+
+/// How a command ended.
+pub(crate) fn ending(exit_code: i32, reason: Option<EndReason>, signal: Option<&str>) -> String {
+    match (reason, signal) {
+        (Some(EndReason::Timeout), _) => format!("[time limit exceeded, exit code {exit_code}]"),
+        (Some(EndReason::Oom), _) => format!("[the sandbox ran out of memory, exit code {exit_code}]"),
+        (Some(EndReason::Lost), _) => "[the command was lost: its sandbox was stopped]".to_owned(),
+        (_, Some(signal)) => format!("[ended by {signal}, exit code {exit_code}]"),
+        (_, None) => format!("[exit code {exit_code}]"),
+    }
+}
+
+/// Adds a line after the text.
+pub(crate) fn add_line(text: &mut String, line: &str) {
+    end_line(text);
+    text.push_str(line);
 }
 
 fn end_line(text: &mut String) {

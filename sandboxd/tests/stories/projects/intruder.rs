@@ -25,7 +25,7 @@ pub(super) const PROBES: usize = 30;
 const CONTENT: &str = "of the victim only";
 
 /// Routes without an id of the victim, and what they do for an intruder: only what is its own.
-const OWN: [&str; 21] = [
+const OWN: [&str; 22] = [
     "GET /docs",
     "GET /docs/{file}",
     "GET /metrics",
@@ -39,6 +39,7 @@ const OWN: [&str; 21] = [
     "GET /v1/sandboxes",
     "POST /v1/sandboxes",
     "GET /v1/snapshots",
+    "GET /v1/repositories:run",
     "POST /v1/repositories:run",
     "POST /v1/snapshots:check",
     "POST /v1/snapshots:import",

@@ -4,8 +4,10 @@ mod faults;
 mod hostile;
 mod killed;
 mod packages;
+mod query;
 mod run;
 mod tokens;
+mod tool;
 mod workspaces;
 
 use sandbox_api::ErrorCode;

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::support::harness::{Daemon, TOKEN};
 
 /// Revision of the protocol without a handshake.
-pub(super) const MODERN: &str = "2026-07-28";
+pub(crate) const MODERN: &str = "2026-07-28";
 
 /// Last revision with a handshake.
-pub(super) const LEGACY: &str = "2025-11-25";
+pub(crate) const LEGACY: &str = "2025-11-25";
 
 /// How long an answer may take. A gigabyte of output takes a minute in a debug build, on two idle processors.
 const ANSWER: Duration = Duration::from_secs(170);
@@ -23,7 +23,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Sends requests of the modern revision, with these headers.
 #[derive(Clone)]
-pub(super) struct Mcp {
+pub(crate) struct Mcp {
     http: reqwest::Client,
     url: String,
     headers: Vec<(&'static str, String)>,
@@ -33,19 +33,19 @@ pub(super) struct Mcp {
 
 /// Result of a call.
 #[derive(Debug)]
-pub(super) struct Called {
-    pub(super) text: String,
-    pub(super) structured: Value,
-    pub(super) is_error: bool,
-    pub(super) notifications: Vec<Value>,
+pub(crate) struct Called {
+    pub(crate) text: String,
+    pub(crate) structured: Value,
+    pub(crate) is_error: bool,
+    pub(crate) notifications: Vec<Value>,
 }
 
 impl Mcp {
-    pub(super) fn of(daemon: &Daemon) -> Self {
+    pub(crate) fn of(daemon: &Daemon) -> Self {
         Self::at(&daemon.base, TOKEN)
     }
 
-    pub(super) fn at(base: &str, token: &str) -> Self {
+    pub(crate) fn at(base: &str, token: &str) -> Self {
         let authorization = ("authorization", format!("Bearer {token}"));
         Self {
             http: reqwest::Client::new(),
@@ -57,34 +57,34 @@ impl Mcp {
     }
 
     /// The same client, with a user who can be asked.
-    pub(super) fn with_elicitation(&self) -> Self {
+    pub(crate) fn with_elicitation(&self) -> Self {
         Self { capabilities: json!({ "elicitation": {} }), ..self.clone() }
     }
 
     /// The same client for a conversation of its host.
-    pub(super) fn in_session(&self, session: &str) -> Self {
+    pub(crate) fn in_session(&self, session: &str) -> Self {
         self.with("x-sandbox-session", session)
     }
 
     /// The same client at another path, such as that of a wrapped server.
-    pub(super) fn at_path(&self, path: &str) -> Self {
+    pub(crate) fn at_path(&self, path: &str) -> Self {
         let base = self.url.split("/mcp").next().unwrap_or_default();
         Self { url: format!("{base}{path}"), ..self.clone() }
     }
 
     /// The same client with the tools of a profile.
-    pub(super) fn with_profile(&self, profile: &str) -> Self {
+    pub(crate) fn with_profile(&self, profile: &str) -> Self {
         Self { url: format!("{}?profile={profile}", self.url), ..self.clone() }
     }
 
-    pub(super) fn with(&self, header: &'static str, value: &str) -> Self {
+    pub(crate) fn with(&self, header: &'static str, value: &str) -> Self {
         let mut client = self.clone();
         client.headers.push((header, value.to_owned()));
         client
     }
 
     /// Opens a session of the revision with a handshake.
-    pub(super) async fn legacy(&self) -> Self {
+    pub(crate) async fn legacy(&self) -> Self {
         let params = json!({ "protocolVersion": LEGACY, "capabilities": self.capabilities, "clientInfo": { "name": "story", "version": "1" } });
         let response =
             self.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
@@ -99,22 +99,22 @@ impl Mcp {
     }
 
     /// The same client, with the session of another one.
-    pub(super) fn with_session_of(&self, other: &Self) -> Self {
+    pub(crate) fn with_session_of(&self, other: &Self) -> Self {
         Self { session: other.session.clone(), ..self.clone() }
     }
 
     /// The same client and session, at another daemon.
-    pub(super) fn moved_to(&self, daemon: &Daemon) -> Self {
+    pub(crate) fn moved_to(&self, daemon: &Daemon) -> Self {
         Self { url: format!("{}/mcp", daemon.base), ..self.clone() }
     }
 
     /// Ends the session.
-    pub(super) async fn end(&self) -> Response {
+    pub(crate) async fn end(&self) -> Response {
         self.with_headers(self.http.delete(&self.url)).send().await.unwrap()
     }
 
     /// Opens the stream for messages that belong to no request.
-    pub(super) async fn listen(&self) -> Response {
+    pub(crate) async fn listen(&self) -> Response {
         let request = self.http.get(&self.url).header(ACCEPT, "text/event-stream");
         self.with_headers(request).send().await.unwrap()
     }
@@ -127,7 +127,7 @@ impl Mcp {
         self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value))
     }
 
-    pub(super) fn post(&self, message: &Value) -> RequestBuilder {
+    pub(crate) fn post(&self, message: &Value) -> RequestBuilder {
         let request = self
             .http
             .post(&self.url)
@@ -138,11 +138,11 @@ impl Mcp {
     }
 
     /// A request of the client's revision.
-    pub(super) fn request(&self, method: &str, params: Value) -> RequestBuilder {
+    pub(crate) fn request(&self, method: &str, params: Value) -> RequestBuilder {
         self.request_with_id(NEXT_ID.fetch_add(1, Ordering::Relaxed), method, params)
     }
 
-    pub(super) fn request_with_id(&self, id: u64, method: &str, mut params: Value) -> RequestBuilder {
+    pub(crate) fn request_with_id(&self, id: u64, method: &str, mut params: Value) -> RequestBuilder {
         let is_modern = self.session.is_none();
         if is_modern {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
@@ -162,22 +162,22 @@ impl Mcp {
     }
 
     /// Answer to a request: its result, or its error.
-    pub(super) async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         let response = self.request(method, params).send().await.unwrap();
         messages(response).await.0
     }
 
     /// Calls a tool.
-    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Called {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Called {
         self.call_with(tool, arguments, json!({})).await
     }
 
     /// Calls a tool and asks for progress.
-    pub(super) async fn call_with_progress(&self, tool: &str, arguments: Value) -> Called {
+    pub(crate) async fn call_with_progress(&self, tool: &str, arguments: Value) -> Called {
         self.call_with(tool, arguments, json!({ "progressToken": "p" })).await
     }
 
-    pub(super) async fn call_with(&self, tool: &str, arguments: Value, meta: Value) -> Called {
+    pub(crate) async fn call_with(&self, tool: &str, arguments: Value, meta: Value) -> Called {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
         let response = self.request("tools/call", params).send().await.unwrap();
         let (answer, notifications) = messages(response).await;
@@ -192,7 +192,7 @@ impl Mcp {
     }
 
     /// The result of a call. `None` if the server cannot be reached or ends before its answer.
-    pub(super) async fn try_call(&self, tool: &str, arguments: Value) -> Option<Value> {
+    pub(crate) async fn try_call(&self, tool: &str, arguments: Value) -> Option<Value> {
         let params = json!({ "name": tool, "arguments": arguments });
         let response = self.request("tools/call", params).send().await.ok()?;
         let body = response.text().await.ok()?;
@@ -201,21 +201,21 @@ impl Mcp {
     }
 
     /// The structured result of a call that must succeed.
-    pub(super) async fn result(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn result(&self, tool: &str, arguments: Value) -> Value {
         let called = self.call(tool, arguments).await;
         assert!(!called.is_error, "{called:?}");
         called.structured
     }
 
     /// The message of a call that must fail.
-    pub(super) async fn failure(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn failure(&self, tool: &str, arguments: Value) -> String {
         let called = self.call(tool, arguments).await;
         assert!(called.is_error && called.structured.is_null(), "{called:?}");
         called.text
     }
 
     /// Standard output of a command that must succeed.
-    pub(super) async fn output(&self, command: &str) -> String {
+    pub(crate) async fn output(&self, command: &str) -> String {
         let result = self.result("bash", json!({ "command": command })).await;
         assert_eq!(result["exitCode"], 0, "{command}: {result}");
         result["stdout"].as_str().unwrap().to_owned()
@@ -223,19 +223,19 @@ impl Mcp {
 }
 
 /// Messages of a response, as they arrive.
-pub(super) struct Messages {
+pub(crate) struct Messages {
     response: Response,
     buffer: String,
 }
 
 impl Messages {
-    pub(super) fn of(response: Response) -> Self {
+    pub(crate) fn of(response: Response) -> Self {
         assert!(response.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("text/event-stream"));
         Self { response, buffer: String::new() }
     }
 
     /// The next message that has a field.
-    pub(super) async fn next_with(&mut self, field: &str) -> Value {
+    pub(crate) async fn next_with(&mut self, field: &str) -> Value {
         loop {
             while let Some((line, rest)) = self.buffer.split_once('\n') {
                 let message = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data).ok());
@@ -252,7 +252,7 @@ impl Messages {
 }
 
 /// The answer of a response, and the notifications before it.
-pub(super) async fn messages(response: Response) -> (Value, Vec<Value>) {
+pub(crate) async fn messages(response: Response) -> (Value, Vec<Value>) {
     let kind = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
     let body = tokio::time::timeout(ANSWER, response.text()).await.unwrap().unwrap();
     let mut messages: Vec<Value> = if kind.starts_with("text/event-stream") {

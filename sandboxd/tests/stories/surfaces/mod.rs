@@ -10,7 +10,7 @@ mod large_output;
 mod many_conversations;
 mod mcp;
 mod mcp_approval;
-mod mcp_client;
+pub(crate) mod mcp_client;
 mod mcp_commands;
 mod mcp_http;
 mod mcp_images;

@@ -16,6 +16,9 @@ pub const MAX_PACKAGE_NAME_BYTES: usize = 214;
 /// Maximum length of the version of a package in bytes.
 pub const MAX_PACKAGE_VERSION_BYTES: usize = shared::MAX_PACKAGE_VERSION_BYTES;
 
+/// Maximum length of a script in a query in bytes.
+pub const MAX_QUERY_SCRIPT_BYTES: usize = 4096;
+
 /// Maximum number of tags that a result lists.
 pub const MAX_TAGS_SHOWN: usize = 20;
 
