@@ -8,6 +8,7 @@
 //! - `/plain/` redirects from https to http.
 //! - `/slow/` never responds.
 //! - `/endless/` sends bytes without an end.
+//! - `/limited/` permits no more requests for 90 seconds, and `/spent/` none as GitHub says it.
 //! - `/inside/` redirects to an address of this machine that is not the server's.
 //!
 //! It is also a registry of packages: see [`GitServer::publish`].
@@ -59,6 +60,7 @@ pub struct GitServer {
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     published: Arc<Mutex<HashMap<String, String>>>,
     fetches: Arc<AtomicUsize>,
+    before_fetch: Arc<Mutex<Option<String>>>,
     serving: JoinSet<()>,
 }
 
@@ -76,8 +78,8 @@ impl GitServer {
         }
         let dir = tempfile::tempdir().unwrap();
         let tls = tls(&dir.path().join("ca.pem"));
-        let (received, published, fetches) = Default::default();
-        Some(Self { dir, address, tls, received, published, fetches, serving: JoinSet::new() })
+        let (received, published, fetches, before_fetch) = Default::default();
+        Some(Self { dir, address, tls, received, published, fetches, before_fetch, serving: JoinSet::new() })
     }
 
     /// A server that serves.
@@ -94,6 +96,7 @@ impl GitServer {
             received: Arc::clone(&self.received),
             published: Arc::clone(&self.published),
             fetches: Arc::clone(&self.fetches),
+            before_fetch: Arc::clone(&self.before_fetch),
         };
         let router = Router::new().fallback(answer).with_state(state);
         let https = TcpListener::bind((self.address, 443)).await.unwrap();
@@ -134,6 +137,11 @@ impl GitServer {
         self.fetches.load(Ordering::Relaxed)
     }
 
+    /// Runs a script in the directory of the repositories before the next commit is sent.
+    pub fn before_fetch(&self, script: &str) {
+        *self.before_fetch.lock().unwrap() = Some(script.to_owned());
+    }
+
     /// The directory of the repositories.
     pub fn root(&self) -> &Path {
         self.dir.path()
@@ -156,16 +164,17 @@ impl GitServer {
              git clone -q --mirror . '{}'",
             bare.display()
         );
-        let made = Command::new("bash")
-            .args(["-c", &script])
-            .current_dir(work)
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .output()
-            .await
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-        String::from_utf8(made.stdout).unwrap()
+        run(&script, &work).await
     }
+}
+
+/// Runs a script and returns its output.
+async fn run(script: &str, directory: &Path) -> String {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let ran = bash.output().await.unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    String::from_utf8(ran.stdout).unwrap()
 }
 
 /// A certificate for the names. Its authority is written to a file for clients.
@@ -196,6 +205,7 @@ struct Serving {
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     published: Arc<Mutex<HashMap<String, String>>>,
     fetches: Arc<AtomicUsize>,
+    before_fetch: Arc<Mutex<Option<String>>>,
 }
 
 async fn answer(State(serving): State<Serving>, request: Request) -> Response<Body> {
@@ -207,7 +217,8 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response<Bo
     serving.received.lock().unwrap().push((host, path.clone(), authorization.clone()));
     let (kind, path) = match path[1..].split_once('/') {
         Some((
-            kind @ ("private" | "old" | "away" | "plain" | "slow" | "endless" | "inside" | "registry"),
+            kind @ ("private" | "old" | "away" | "plain" | "slow" | "endless" | "inside" | "registry"
+            | "limited" | "spent"),
             rest,
         )) => (kind, format!("/{rest}")),
         _ => ("", path),
@@ -224,13 +235,21 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response<Bo
             None => axum::response::IntoResponse::into_response(StatusCode::NOT_FOUND),
         },
         "away" => redirect(&format!("https://{ELSEWHERE}/private{path}?{query}")),
+        "limited" => with_header(StatusCode::TOO_MANY_REQUESTS, "retry-after", "90"),
+        "spent" => with_header(StatusCode::FORBIDDEN, "x-ratelimit-remaining", "0"),
         "plain" => redirect(&format!("http://{NAME}{path}?{query}")),
-        "private" if !authorization.is_some_and(|it| is_right(&it)) => status(StatusCode::UNAUTHORIZED),
+        "private" if !authorization.is_some_and(|it| is_right(&it)) => {
+            with_header(StatusCode::UNAUTHORIZED, "www-authenticate", "Basic realm=\"git\"")
+        }
         kind => {
             let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap();
             // Both protocols name the wanted commits like this. A look-up names none.
             if body.windows(5).any(|part| part == b"want ") {
                 serving.fetches.fetch_add(1, Ordering::Relaxed);
+                let script = serving.before_fetch.lock().unwrap().take();
+                if let Some(script) = script {
+                    run(&script, &serving.root).await;
+                }
             }
             let protocol = header_of(&parts.headers, "git-protocol").filter(|_| kind != "old");
             let method = parts.method.as_str();
@@ -250,13 +269,12 @@ fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap())
 }
 
-fn status(status: StatusCode) -> Response<Body> {
-    let wanted = [(header::WWW_AUTHENTICATE, "Basic realm=\"git\"")];
-    axum::response::IntoResponse::into_response((status, wanted))
+fn with_header(status: StatusCode, name: &'static str, value: &str) -> Response<Body> {
+    axum::response::IntoResponse::into_response((status, [(name, value.to_owned())]))
 }
 
 fn redirect(to: &str) -> Response<Body> {
-    axum::response::IntoResponse::into_response((StatusCode::FOUND, [(header::LOCATION, to.to_owned())]))
+    with_header(StatusCode::FOUND, header::LOCATION.as_str(), to)
 }
 
 /// git-http-backend(1), over CGI (RFC 3875).

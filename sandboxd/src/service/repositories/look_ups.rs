@@ -48,6 +48,11 @@ impl LookUps {
         }
     }
 
+    /// Asks the server again at the next request.
+    pub(super) fn forget(&self, question: &Question) {
+        self.lock().remove(question);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Question, (Instant, Repository)>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -109,7 +109,7 @@ impl Repositories {
         match self.kept_or_fetched(owner, &repository.key).await {
             Ok((record, is_cached)) => Ok(Ready { repository, record, is_cached }),
             Err(error) if is_without_commit(&error) => {
-                let Some(repository) = self.resolve_by_tag(owner, request, &repository).await? else {
+                let Some(repository) = self.resolve_again(owner, request, &repository).await? else {
                     return Err(error);
                 };
                 let (record, is_cached) = self.kept_or_fetched(owner, &repository.key).await?;

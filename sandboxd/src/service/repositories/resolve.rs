@@ -1,6 +1,7 @@
 //! Which commit a request means.
 
 use super::Repositories;
+use super::look_ups::Question;
 use super::request::{RepositoryRequest, Wanted};
 use crate::git;
 use crate::model::repository::{
@@ -41,18 +42,13 @@ impl Repositories {
         owner: &Owner,
         request: &RepositoryRequest,
     ) -> Result<Repository, Error> {
-        let may_use_tokens = self.settings.token_projects.contains(&owner.project);
-        let source = match &request.source {
-            RepositorySource::Git(url) => url.to_string(),
-            RepositorySource::Npm(package) => package.to_string(),
-        };
         if let (RepositorySource::Git(url), Wanted::Ref(name)) = (&request.source, &request.wanted)
             && let Ok(commit) = name.as_str().parse()
         {
             let found = Found { commit, branch: None, tags: Vec::new() };
             return Ok(self.repository(owner, url, found, None));
         }
-        let question = (source, request.wanted.clone(), may_use_tokens);
+        let question = self.question(owner, request);
         if let Some(recent) = self.look_ups.recent(&question) {
             return Ok(recent);
         }
@@ -69,22 +65,43 @@ impl Repositories {
         Ok(found)
     }
 
-    /// As [`Self::resolve`], for a package whose commit the repository does not have: finds the tag of the version. `None` if
-    /// the request is not for a package.
-    pub(super) async fn resolve_by_tag(
+    /// As [`Self::resolve`], if the repository does not have the commit that it returned. Of a package, the registry may have
+    /// named the commit, so a tag of the version is searched. Otherwise a branch or tag may have moved since it was looked up.
+    /// `None` if there is no other commit.
+    pub(super) async fn resolve_again(
         &self,
         owner: &Owner,
         request: &RepositoryRequest,
         not: &Repository,
     ) -> Result<Option<Repository>, Error> {
-        let (RepositorySource::Npm(package), Some(version)) = (&request.source, &not.version) else {
-            return Ok(None);
-        };
-        let refs = self.refs(owner, &not.key.url).await?;
+        if let (RepositorySource::Npm(package), Some(version)) = (&request.source, &not.version) {
+            return self.resolve_by_tag(owner, package, version, &not.key.url).await.map(Some);
+        }
+        self.look_ups.forget(&self.question(owner, request));
+        let found = self.resolve(owner, request).await?;
+        Ok((found.key != not.key).then_some(found))
+    }
+
+    async fn resolve_by_tag(
+        &self,
+        owner: &Owner,
+        package: &PackageName,
+        version: &str,
+        url: &HttpsUrl,
+    ) -> Result<Repository, Error> {
+        let refs = self.refs(owner, url).await?;
         let found = refs.find_tag(&tags_for(package.as_str(), version)).ok_or_else(|| {
-            RepositoryError::NoVersion { repository: package.to_string(), version: Some(version.clone()) }
+            RepositoryError::NoVersion { repository: package.to_string(), version: Some(version.to_owned()) }
         })?;
-        Ok(Some(self.repository(owner, &not.key.url, found, Some(version.clone()))))
+        Ok(self.repository(owner, url, found, Some(version.to_owned())))
+    }
+
+    fn question(&self, owner: &Owner, request: &RepositoryRequest) -> Question {
+        let source = match &request.source {
+            RepositorySource::Git(url) => url.to_string(),
+            RepositorySource::Npm(package) => package.to_string(),
+        };
+        (source, request.wanted.clone(), self.settings.token_projects.contains(&owner.project))
     }
 
     async fn look_up(&self, owner: &Owner, url: &HttpsUrl, wanted: &Wanted) -> Result<Repository, Error> {

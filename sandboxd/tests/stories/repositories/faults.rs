@@ -129,3 +129,16 @@ async fn a_server_that_does_not_end_is_given_up() {
     assert_eq!(errors, (silent, silent, large, large));
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn a_server_that_permits_no_more_requests_says_when_to_retry() {
+    let Some(server) = GitServer::start().await else { return };
+    let daemon = Daemon::start_in(home(&server)).await;
+    for (path, seconds) in [("limited", 90), ("spent", 60)] {
+        let repository = format!("https://git.example/{path}/owner/name");
+        let error = daemon.client.run_in_repository(&in_repository(&repository, "true")).await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::RateLimited), "{path}: {error}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(seconds)), "{path}");
+    }
+    assert_eq!(server.requests().len(), 2, "neither is repeated by the daemon");
+}

@@ -3,6 +3,7 @@
 mod faults;
 mod hostile;
 mod killed;
+mod moved;
 mod packages;
 mod query;
 mod run;
