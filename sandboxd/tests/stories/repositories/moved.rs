@@ -6,7 +6,7 @@ use super::{error_of, home, run_at};
 use crate::support::harness::Daemon;
 use sandbox_api::ErrorCode;
 
-/// Replaces the only commit with another one, and removes the first one for good.
+/// Replaces the only commit with another one, and removes the first one permanently.
 const FORCE_PUSH: &str = "set -e; cd work/owner/name; echo two >file; git add .; git commit -q --amend -m two
     git tag -f v1.0.0 >&2; git push -q --force --tags ../../../owner/name.git main
     cd ../../../owner/name.git; git reflog expire --expire=now --all; git gc -q --prune=now";
