@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use sandbox_api::ErrorCode;
-use sandbox_api::context::{Language, RunCode, RunStatus};
+use sandbox_api::context::{Language, OpenContext, RunCode, RunStatus};
+use sandbox_api::sandbox::CreateSandbox;
 
-use crate::support::harness::{Daemon, until};
+use crate::support::harness::{Daemon, DaemonProcess, Home, free_port, until};
 use crate::support::limits::{sandbox_with, small};
 use crate::support::runs::{Interpreter, rest_of};
 
@@ -163,4 +165,49 @@ async fn restart_close_and_park_end_everything_of_a_context() {
     assert_eq!(gone.code(), Some(ErrorCode::NotFound));
     assert!(gone.to_string().contains("parked"), "{gone}");
     daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_or_close_ends_the_run_and_says_so() {
+    let daemon = Daemon::start().await;
+    let sandbox = daemon.sandbox("chat:1").await;
+    for language in LANGUAGES {
+        let interpreter = Interpreter::open(&daemon, &sandbox, language).await;
+        let records = interpreter.begin(endless(language), "begun").await;
+        let ((), ran) = tokio::join!(interpreter.restart(), rest_of(records));
+        assert_eq!((ran.status, ran.state_lost), (Some(RunStatus::Died), true), "{language:?}: {ran:?}");
+        let ran = interpreter.run(kept(language)).await;
+        assert_ne!(ran.stdout, "1\n", "{language:?}: the state is lost");
+        let records = interpreter.begin(endless(language), "begun").await;
+        let ((), ran) = tokio::join!(interpreter.close(), rest_of(records));
+        assert_eq!(ran.status, Some(RunStatus::Died), "{language:?}: {ran:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_daemon_interrupts_its_runs_and_keeps_the_state() {
+    let (home, port) = (Home::new(), free_port());
+    let daemon = DaemonProcess::start(&home, port).await;
+    let request = CreateSandbox { session_key: "chat:1".into(), ..CreateSandbox::default() };
+    let sandbox = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
+    let mut interpreters = Vec::new();
+    for language in LANGUAGES {
+        let opened = daemon.client.open_context(&sandbox, &OpenContext::new(language)).await.unwrap();
+        let client = daemon.client.clone();
+        interpreters.push(Interpreter { client, sandbox: sandbox.clone(), id: opened.context_id });
+    }
+    let begun = LANGUAGES.iter().zip(&interpreters);
+    let begun = begun.map(|(language, interpreter)| interpreter.begin(endless(*language), "begun"));
+    let runs = join_all(begun).await;
+    daemon.kill().await;
+    drop(runs);
+    let daemon = DaemonProcess::start(&home, port).await;
+    for (language, interpreter) in LANGUAGES.into_iter().zip(interpreters) {
+        let is_idle = async || !daemon.client.context(&sandbox, &interpreter.id).await.unwrap().running;
+        until(&format!("{language:?}: the run is interrupted"), is_idle).await;
+        let ran = interpreter.run(kept(language)).await;
+        assert_eq!((ran.stdout.as_str(), ran.restarted), ("1\n", false), "{language:?}: {ran:?}");
+    }
+    daemon.kill().await;
 }
