@@ -1,12 +1,7 @@
 //! Commands and their streams.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
 use http::header::ACCEPT;
 use http::{Method, Response};
 use sandbox_api::command::{
@@ -15,11 +10,10 @@ use sandbox_api::command::{
 };
 use sandbox_api::limits::DEFAULT_COMMAND_TIMEOUT_MS;
 use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};
-use tokio::time::timeout;
 
-use crate::deadlines::{ACT, LOOK, SILENCE};
-use crate::lines::Lines;
-use crate::request::{broken, json, send_for_stream};
+use crate::deadlines::{ACT, LOOK};
+use crate::records::RecordStream;
+use crate::request::{json, send_for_stream};
 use crate::{Body, Client, Error};
 
 /// How long one request waits for a command's end before it is repeated.
@@ -49,7 +43,7 @@ impl Client {
     /// request contains a command id.
     pub async fn run(&self, sandbox: &SandboxId, body: &StartCommand) -> Result<Records, Error> {
         let request = self.post(&format!("/v1/sandboxes/{sandbox}/commands"), body);
-        Ok(Records::new(send_for_stream(request.header(ACCEPT, NDJSON)).await?, true))
+        Ok(records(send_for_stream(request.header(ACCEPT, NDJSON)).await?))
     }
 
     /// Runs a command to its end, and returns its output as text for a language model. Dropping the call ends the
@@ -70,7 +64,8 @@ impl Client {
         follow: bool,
     ) -> Result<Records, Error> {
         let path = format!("{}/logs?after={after}&follow={follow}", path_of(sandbox, command));
-        Ok(Records::new(send_for_stream(self.request(Method::GET, &path)).await?, follow))
+        let records = records(send_for_stream(self.request(Method::GET, &path)).await?);
+        Ok(if follow { records } else { records.open() })
     }
 
     /// Waits until a command ends. Fails with `deadline_exceeded` after `limit`; the command keeps running. Safe to
@@ -124,65 +119,8 @@ pub(crate) fn path_of(sandbox: &SandboxId, command: &CommandId) -> String {
 }
 
 /// Records of a command, in order. If the stream breaks off before the command ends, the last item is an error.
-pub struct Records {
-    body: BoxStream<'static, Result<Bytes, Error>>,
-    lines: Lines,
-    /// Whether the last record must be the end of the command.
-    to_end: bool,
-    done: bool,
-}
+pub type Records = RecordStream<Record>;
 
-impl Records {
-    fn new(response: Response<Body>, to_end: bool) -> Self {
-        let body =
-            futures::stream::unfold(Box::pin(response.into_body().into_pieces()), |mut body| async move {
-                let bytes = match timeout(SILENCE, body.next()).await {
-                    Ok(bytes) => bytes?.map_err(broken),
-                    Err(_) => Err(Error::Silent { after: SILENCE }),
-                };
-                Some((bytes, body))
-            });
-        Self { body: body.boxed(), lines: Lines::default(), to_end, done: false }
-    }
-
-    fn finish(&mut self, last: Option<Error>) -> Poll<Option<Result<Record, Error>>> {
-        self.done = true;
-        Poll::Ready(last.map(Err))
-    }
-}
-
-impl Stream for Records {
-    type Item = Result<Record, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if self.done {
-                return Poll::Ready(None);
-            }
-            match self.lines.next() {
-                Err(error) => return self.finish(Some(error)),
-                Ok(Some(line)) => match serde_json::from_slice(&line) {
-                    Err(error) => return self.finish(Some(Error::BadLine(error))),
-                    Ok(record) => {
-                        self.done = matches!(record, Record::Exit { .. });
-                        return Poll::Ready(Some(Ok(record)));
-                    }
-                },
-                Ok(None) => match std::task::ready!(self.body.as_mut().poll_next(context)) {
-                    Some(Ok(bytes)) => self.lines.push(&bytes),
-                    Some(Err(error)) => return self.finish(Some(error)),
-                    None => {
-                        let cut = self.to_end.then_some(Error::Cut);
-                        return self.finish(cut);
-                    }
-                },
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for Records {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Records").field("done", &self.done).finish_non_exhaustive()
-    }
+fn records(response: Response<Body>) -> Records {
+    RecordStream::new(response, |record| matches!(record, Record::Exit { .. }))
 }

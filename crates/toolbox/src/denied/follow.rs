@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use sandbox_api::SandboxId;
 use sandbox_api::network::{Denial, DenialRecord};
 use sandbox_client::{Client, Denials, Error};

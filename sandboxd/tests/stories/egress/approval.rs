@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use sandbox_api::network::{AllowScope, Denial, DenialReason, DenialRecord};
 use sandbox_api::sandbox::SandboxState;
 use sandbox_api::{DenialId, ErrorCode, SandboxId};
