@@ -19,6 +19,7 @@ use crate::preview::{PreviewArgs, preview};
 use crate::project::{ProjectArgs, TokenArgs, WhoAmIArgs, project, token, whoami};
 use crate::prune::{PruneArgs, prune};
 use crate::ps::{PsArgs, ps};
+use crate::repo::{RepoArgs, repo};
 use crate::run::{RunArgs, run};
 use crate::shell::{ShellArgs, shell};
 use crate::snapshot::{ForkArgs, RestoreArgs, SnapshotArgs, fork, restore, snapshot};
@@ -38,6 +39,7 @@ pub enum ClientCommand {
     Exec(ExecArgs),
     Shell(ShellArgs),
     Try(TryArgs),
+    Repo(RepoArgs),
     Cp(CpArgs),
     #[command(visible_aliases = ["ls", "list"])]
     Ps(PsArgs),
@@ -77,6 +79,7 @@ impl ClientCommand {
             Self::Exec(args) => exec(args, config).boxed_local(),
             Self::Shell(args) => shell(args, config).boxed_local(),
             Self::Try(args) => try_out(args, config).boxed_local(),
+            Self::Repo(args) => repo(args, config).boxed_local(),
             Self::Cp(args) => cp(args, config).boxed_local(),
             Self::Ps(args) => ps(args, config).boxed_local(),
             Self::Inspect(args) => inspect(args, config).boxed_local(),
