@@ -7,6 +7,7 @@ mod audit;
 mod client_command;
 mod command;
 mod cp;
+mod dependency;
 mod detach;
 mod diff;
 mod doctor;

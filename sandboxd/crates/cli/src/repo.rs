@@ -8,7 +8,9 @@ use sandbox_api::command::{EndReason, OutputOptions};
 use sandbox_api::repository::{RepositoryRan, RunInRepository};
 use sandbox_client::{Client, Error};
 use sandboxd_model::limits::MAX_OUTPUT_TOKENS;
+use sandboxd_model::repository::PackageName;
 
+use super::dependency::{self, Dependency};
 use super::progress::waiting;
 use super::{DaemonArgs, exit_code, saved_output, text};
 use sandboxd_config::Config;
@@ -17,6 +19,8 @@ use sandboxd_config::Config;
 const DEFAULT_MAX_TOKENS: u64 = 6000;
 
 /// Run one command that reads a git repository or an npm package, and exit with its code
+///
+/// Without -r and -v, the version of a package is the one that the project in the current directory uses.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RepoArgs {
     #[command(flatten)]
@@ -48,7 +52,7 @@ pub struct RepoArgs {
 /// Runs the command. The exit code is that of the command.
 pub(crate) async fn repo(args: RepoArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let client = args.daemon.client(config)?;
-    let request = request(&args);
+    let request = request(&args)?;
     let fetching = format!("running in {}", request.repository);
     let ran = waiting(&fetching, client.run_in_repository(&request)).await;
     let mut ran = ran.map_err(|error| explain(error, &args, &request, config))?;
@@ -61,15 +65,29 @@ pub(crate) async fn repo(args: RepoArgs, config: &Config) -> anyhow::Result<Exit
     Ok(ExitCode::from(exit_code::of_command(ran.exit_code)))
 }
 
-fn request(args: &RepoArgs) -> RunInRepository {
-    RunInRepository {
+fn request(args: &RepoArgs) -> anyhow::Result<RunInRepository> {
+    let mut request = RunInRepository {
         repository: args.repository.clone(),
         git_ref: args.git_ref.clone(),
         version: args.version.clone(),
         command: script(&args.command),
         timeout_ms: Some(args.timeout.saturating_mul(1000)),
         output: Some(OutputOptions { max_tokens: Some(args.max_tokens), ..OutputOptions::default() }),
+    };
+    if args.git_ref.is_none()
+        && args.version.is_none()
+        && let Some(name) = PackageName::parse(&args.repository)
+    {
+        let dependency = dependency::find(&name)?;
+        writeln!(io::stderr(), "sandboxd: {}", text::printable(&dependency.to_string()))?;
+        let (package, version) = match dependency {
+            Dependency::Used { package, version, .. } => (package, Some(version)),
+            Dependency::Latest { package, .. } => (package, None),
+        };
+        request.repository = package.to_string();
+        request.version = version.map(|version| version.as_str().to_owned());
     }
+    Ok(request)
 }
 
 /// The script for bash: a single word as it is, or several as a program and its arguments, as for `sandboxd run`.
