@@ -5,5 +5,6 @@ mod cp;
 mod doctor;
 mod logs;
 mod manage;
+mod repo;
 mod run;
 mod trial;
