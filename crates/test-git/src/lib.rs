@@ -119,12 +119,19 @@ impl GitServer {
         });
     }
 
-    /// A home for a daemon whose sandboxes reach the server and trust it.
+    /// Settings of a daemon whose sandboxes reach the server and trust it.
+    pub fn settings(&self) -> [(&'static str, String); 3] {
+        let bundle = self.dir.path().join("ca.pem");
+        [
+            ("SANDBOXD_EGRESS_ALLOW_CIDR", format!("{}/32", self.address)),
+            ("SANDBOXD_EGRESS_HOSTS", format!("{NAME}={0},{ELSEWHERE}={0}", self.address)),
+            ("SANDBOXD_CA_BUNDLE", bundle.to_str().unwrap().to_owned()),
+        ]
+    }
+
+    /// A home for such a daemon.
     pub fn home(&self) -> Home {
-        Home::new()
-            .set("SANDBOXD_EGRESS_ALLOW_CIDR", &format!("{}/32", self.address))
-            .set("SANDBOXD_EGRESS_HOSTS", &format!("{NAME}={0},{ELSEWHERE}={0}", self.address))
-            .set("SANDBOXD_CA_BUNDLE", self.dir.path().join("ca.pem").to_str().unwrap())
+        self.settings().iter().fold(Home::new(), |home, (name, value)| home.set(name, value))
     }
 
     /// All requests so far.

@@ -2,8 +2,8 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd`, `projects`, `neighbors`, `snapshots`, `tools` or `wrapped`. After `neighbors`, names of loads
-//! select some of them.
+//! `lifecycle`, `crowd`, `projects`, `neighbors`, `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After
+//! `neighbors`, names of loads select some of them.
 
 #![expect(
     clippy::print_stdout,
@@ -13,6 +13,7 @@
 
 mod commands;
 mod contenders;
+mod contexts;
 mod crowd;
 mod egress;
 mod files;
@@ -22,6 +23,7 @@ mod memory;
 mod neighbors;
 mod previews;
 mod projects;
+mod repositories;
 mod snapshots;
 mod table;
 mod terminals;
@@ -89,6 +91,12 @@ async fn measure() {
     }
     if wanted("snapshots") {
         snapshots::measure().await;
+    }
+    if wanted("repositories") {
+        repositories::measure().await;
+    }
+    if wanted("contexts") {
+        contexts::measure().await;
     }
     if wanted("tools") {
         tools::measure().await;

@@ -74,7 +74,7 @@ pub(crate) async fn measure() {
 }
 
 /// What is used of the file system with the engine's data, in KiB.
-async fn engine_disk_kib() -> f64 {
+pub(crate) async fn engine_disk_kib() -> f64 {
     rustix::fs::sync();
     let root = docker().await.info().await.unwrap().docker_root_dir.unwrap();
     let disk = rustix::fs::statvfs(&*root).unwrap();

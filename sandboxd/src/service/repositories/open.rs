@@ -89,6 +89,9 @@ impl Repositories {
         ready: Ready,
     ) -> Result<Opened, Error> {
         let Ready { repository, mut record, mut is_cached } = ready;
+        if let Some(sandbox) = self.existing(&spec, changes).await? {
+            return Ok(Opened { sandbox, repository, warnings: record.warnings, is_cached });
+        }
         let snapshot = |record: &RepositoryRecord| Ok(Authorized::new(record.snapshot.clone()));
         let mut created = self.snapshots.create(spec.clone(), changes, snapshot(&record)).await;
         if created.as_ref().is_err_and(is_unusable) {
@@ -98,6 +101,19 @@ impl Repositories {
             created = self.snapshots.create(spec, changes, snapshot(&record)).await;
         }
         Ok(Opened { sandbox: created?, repository, warnings: record.warnings, is_cached })
+    }
+
+    /// The sandbox of a session that has one. Its files need no snapshot, and to look at one takes as long as a command.
+    async fn existing(&self, spec: &SandboxSpec, changes: &Changes) -> Result<Option<Reconnected>, Error> {
+        if !self.lifecycle.has_session(&spec.owner, &spec.session_key) {
+            return Ok(None);
+        }
+        let none = Err(Refusal::NotFound(Resource::Sandbox).into());
+        match self.snapshots.create(spec.clone(), changes, none).await {
+            // It was deleted meanwhile.
+            Err(error) if is_without_sandbox(&error) => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Finds the commit of a request, and fetches it unless it is kept.
@@ -161,6 +177,15 @@ fn is_unusable(error: &Error) -> bool {
         Error::Refused(Refusal::NotFound(Resource::Snapshot))
         | Error::Snapshot(SnapshotError::Damaged { .. }) => true,
         Error::CreateFailed(error) => is_unusable(error),
+        _ => false,
+    }
+}
+
+/// Whether there is no sandbox, or no longer.
+fn is_without_sandbox(error: &Error) -> bool {
+    match error {
+        Error::Refused(Refusal::NotFound(Resource::Sandbox)) => true,
+        Error::CreateFailed(error) => is_without_sandbox(error),
         _ => false,
     }
 }
