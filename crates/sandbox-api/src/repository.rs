@@ -25,6 +25,10 @@ pub struct RunInRepository {
     /// Time limit of the command in milliseconds, as for other commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Session for which the command runs. Commands of other sessions use other sandboxes, and see none of its output and
+    /// temporary files. Default: none, and all commands without one share a sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
     /// How much of the output is returned.
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputOptions>,

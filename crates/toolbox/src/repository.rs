@@ -23,6 +23,8 @@ impl Toolbox {
             version,
             command,
             timeout_ms: timeout_ms.or(Some(DEFAULT_TIMEOUT.as_millis() as u64)),
+            // What the commands of another user have left must not be seen.
+            session_key: Some(self.namespace().as_str().to_owned()),
             output: Some(options(output.unwrap_or_default())?),
         };
         let ran = tokio::select! {

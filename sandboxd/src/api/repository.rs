@@ -57,13 +57,15 @@ pub(super) async fn query(User(access): User, params: Params) -> Result<Json<Rep
         version: text("version"),
         command,
         timeout_ms: params::optional(&params, "timeoutMs", "a number")?,
+        session_key: None,
         output: None,
     };
     run_for(access, request).await
 }
 
 async fn run_for(access: Access, request: RunInRepository) -> Result<Json<RepositoryRan>> {
-    let RunInRepository { repository, git_ref, version, command, timeout_ms, output } = request;
+    let RunInRepository { repository, git_ref, version, command, timeout_ms, session_key, output } = request;
+    let session_key = session_key.map(|key| key.parse().map_err(FieldError::from)).transpose()?;
     let repositories = access.repositories();
     let wanted = repositories.request(&repository, git_ref.as_deref(), version.as_deref())?;
     let limit = limit_of(output.unwrap_or_default())?;
@@ -76,7 +78,8 @@ async fn run_for(access: Access, request: RunInRepository) -> Result<Json<Reposi
     };
     // First, so that an invalid command fetches nothing.
     let spec = CommandSpec { output_file_after: Some(limit.bytes()), ..spec_of(command, access.limits())? };
-    let opened = repositories.open(access.creator()?, &wanted, access.limits().default_idle_ttl).await?;
+    let idle_ttl = access.limits().default_idle_ttl;
+    let opened = repositories.open(access.creator()?, session_key.as_ref(), &wanted, idle_ttl).await?;
     access.found("sandboxId", &opened.sandbox.id);
     access.found("repository", opened.repository.key.url.to_string());
     access.found("commit", opened.repository.key.commit.as_str());

@@ -72,6 +72,7 @@ fn request(args: &RepoArgs) -> anyhow::Result<RunInRepository> {
         version: args.version.clone(),
         command: script(&args.command),
         timeout_ms: Some(args.timeout.saturating_mul(1000)),
+        session_key: None,
         output: Some(OutputOptions { max_tokens: Some(args.max_tokens), ..OutputOptions::default() }),
     };
     if args.git_ref.is_none()

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use sandbox_api::{CommandId, SandboxId};
 use sandbox_client::Client;
 
-/// Maximum size of one file in bytes. The daemon keeps no more of an output.
+/// Maximum size of one file in bytes. The daemon does not keep more of an output.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Maximum number of files that are kept.

@@ -45,11 +45,12 @@ struct Ready {
 }
 
 impl Repositories {
-    /// The sandbox in which commands of an owner run that read a repository. It is created if needed, and deleted when it is
-    /// idle.
+    /// The sandbox in which commands of an owner and of a session run that read a repository. It is created if needed, and
+    /// deleted when it is idle.
     pub async fn open(
         self: &Arc<Self>,
         owner: &Owner,
+        session: Option<&SessionKey>,
         request: &RepositoryRequest,
         idle_ttl: Duration,
     ) -> Result<Opened, Error> {
@@ -60,7 +61,7 @@ impl Repositories {
             network: NetworkPolicy { mode: NetworkMode::None, allow: Vec::new() },
             resources: with_disk(disk_mb)?,
             idle_ttl,
-            ..SandboxSpec::new(session_key(&ready.repository.key)?)
+            ..SandboxSpec::new(session_key(&ready.repository.key, session)?)
         };
         self.create_from(spec, &Changes::default(), ready).await
     }
@@ -156,9 +157,11 @@ impl Repositories {
     }
 }
 
-fn session_key(key: &RepositoryKey) -> Result<SessionKey, Error> {
+fn session_key(key: &RepositoryKey, session: Option<&SessionKey>) -> Result<SessionKey, Error> {
     let RepositoryKey { url, commit, with_token } = key;
-    let digest = Sha256::digest(format!("{url}\n{commit}\n{with_token}"));
+    // No session key is empty, and none has a line feed.
+    let session = session.map(SessionKey::as_str).unwrap_or_default();
+    let digest = Sha256::digest(format!("{url}\n{commit}\n{with_token}\n{session}"));
     let digits: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let key = format!("{SANDBOX_KEYS}{digits}").parse().map_err(FieldError::from);
     key.map_err(|error| Error::Refused(error.into()))

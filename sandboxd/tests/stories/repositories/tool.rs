@@ -47,6 +47,24 @@ async fn a_model_reads_a_repository_without_a_sandbox_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn users_of_a_host_do_not_see_what_the_commands_of_others_have_left() {
+    let Some(server) = GitServer::start().await else { return };
+    server.repository("owner/name", "echo one >file; git add .; git commit -qm x").await;
+    let daemon = Daemon::start_in(home(&server)).await;
+    let [ann, ben] = ["ann", "ben"].map(|user| Mcp::of(&daemon).with("x-sandbox-user", user));
+    let arguments = |command: &str| json!({ "repository": "owner/name", "command": command });
+    let write = "echo secret >/tmp/left; seq 9000 | tee /tmp/all; hostname";
+    let written = ann.result(TOOL, arguments(write)).await;
+    let output = written["outputPath"].as_str().unwrap();
+    let read = format!("cat /tmp/left {output} 2>&1 | head -c 300");
+    let of_ann = ann.result(TOOL, arguments(&read)).await;
+    assert!(of_ann["stdout"].as_str().unwrap().starts_with("secret\n1\n2\n"), "{of_ann}");
+    let of_ben = ben.result(TOOL, arguments(&read)).await;
+    assert_eq!(of_ben["stdout"].as_str().unwrap().matches("No such file").count(), 2, "{of_ben}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_mistake_is_explained_to_the_model() {
     let Some(server) = GitServer::start().await else { return };
     server.repository("owner/name", "echo one >file; git add .; git commit -qm x").await;

@@ -13,7 +13,7 @@ use super::{bun, bun_binary, npm, pnpm, yarn};
 
 type Reader = fn(&[u8], &Wanted) -> anyhow::Result<Option<Finding>>;
 
-/// The lock files, and who reads them. In a directory with several, the first one that has the package counts.
+/// The lock files and their readers. In a directory with several, the first one that has the package counts.
 const READERS: [(&str, Reader); 6] = [
     // It precedes the other one for npm.
     ("npm-shrinkwrap.json", npm::find),

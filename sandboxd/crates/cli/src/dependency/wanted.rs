@@ -4,7 +4,7 @@ use sandboxd_model::repository::PackageName;
 
 use super::specifier::Specifier;
 
-/// A package, and who asks for it.
+/// A package, and the workspaces that want it.
 pub(super) struct Wanted<'a> {
     /// The package.
     pub(super) name: &'a PackageName,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::kinds::{Row, any_number, null_only, text, with_default};
+use super::sandboxes::session_key;
 use crate::model::limits::*;
 
 pub(super) fn rows() -> Vec<Row> {
@@ -24,6 +25,7 @@ pub(super) fn rows() -> Vec<Row> {
         ("RunInRepository", "repository", text(1, MAX_REPOSITORY_BYTES)),
         ("RunInRepository", "ref", text(1, MAX_GIT_REF_BYTES)),
         ("RunInRepository", "version", text(1, MAX_PACKAGE_VERSION_BYTES)),
+        ("RunInRepository", "sessionKey", session_key()),
         ("RunInRepository", "command", text(0, MAX_SCRIPT_BYTES)),
         (
             "RunInRepository",

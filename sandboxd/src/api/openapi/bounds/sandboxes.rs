@@ -51,7 +51,7 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 /// Text without control characters, and without white space at its ends.
-fn session_key() -> Value {
+pub(super) fn session_key() -> Value {
     let (any, ink) = (r"[^\u0000-\u001f\u007f-\u009f]*", r"[^\u0000-\u001f\u007f-\u009f\s]");
     json!({ "minLength": 1, "maxLength": SessionKey::MAX_BYTES, "pattern": format!("^{ink}(?:{any}{ink})?$") })
 }
