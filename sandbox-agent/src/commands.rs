@@ -2,8 +2,7 @@
 //!
 //! Checks ids and limits of new commands. [`CommandRegistry`] decides how long they are kept. Meanwhile, a command's id
 //! refers to it, so a caller that missed the response may repeat the request. Starting a command awaits nothing, except
-//! for a read-only command: its process must first report that it has become the command. Until then its id is
-//! reserved.
+//! at the process limit, where what other commands have left is ended first. Until then its id is reserved.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -27,9 +26,8 @@ use crate::limits::{
 use crate::log_position::LogPosition;
 use crate::oom;
 use crate::output_files::{OutputDirectory, OutputFile};
-use crate::read_only::{self, ReportReceiver};
 use crate::reaper::Reaper;
-use crate::registry::{CommandRegistry, Known, Remembered, StartingProcess};
+use crate::registry::{CommandRegistry, Known, Remembered};
 use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Spawned};
 use crate::stages::{self, Stages};
@@ -80,7 +78,7 @@ struct Input {
     stays_open: bool,
 }
 
-/// A process that is the command or will become it.
+/// A process that has been started and is not in the registry yet.
 #[derive(Debug)]
 struct Launched {
     spec: Spec,
@@ -102,14 +100,8 @@ struct Starting {
 
 impl Starting {
     fn new(commands: &Arc<Commands>, id: String) -> Self {
-        commands.lock().starting.insert(id.clone(), None);
+        commands.lock().starting.insert(id.clone());
         Self { commands: Arc::clone(commands), id }
-    }
-
-    /// Records the process of the id.
-    fn set_process(&self, process: &Spawned) {
-        let begun = StartingProcess { id: self.id.clone(), main: process.pid, mark: process.mark };
-        self.commands.lock().starting.insert(self.id.clone(), Some(Arc::new(begun)));
     }
 }
 
@@ -203,27 +195,20 @@ impl Commands {
         };
         let input = Input { given: request.stdin, stays_open: request.open_stdin };
         let spawn = || self.spawn(&spec, &request.env, &input, request.read_only, stages.as_ref());
-        let mut reserved = None;
         let started = match spawn() {
             Err(error) if is_process_limit(&error) => {
-                reserved = Some(Starting::new(self, spec.id.clone()));
+                let _reserved = Starting::new(self, spec.id.clone());
                 self.leftovers.end().await;
-                spawn_after_reaping(spawn).await?
+                spawn_after_reaping(spawn).await
             }
-            other => other?,
+            other => other,
         };
-        let (spawned, status) = started;
+        let (spawned, status) = started?;
         // Read after the fork, while the command loads on another processor.
         let oom_kills_before = oom::kills_so_far();
-        let mut launched =
+        let launched =
             Launched { spec, spawned, status, input, stages, oom_kills_before, reader: request.reader };
-        match launched.spawned.report.take() {
-            None => Ok(self.register(launched, output_mode)),
-            Some(report) => {
-                let starting = reserved.unwrap_or_else(|| Starting::new(self, launched.spec.id.clone()));
-                register_when_started(starting, launched, report, output_mode).await
-            }
-        }
+        Ok(self.register(launched, output_mode))
     }
 
     fn spawn(
@@ -270,6 +255,10 @@ impl Commands {
         let (command, requests) = Command::new(spec, parts);
         let position = initial_position(&command, output_mode, reader);
         self.lock().insert(&command);
+        if let Some(listener) = spawned.announcements {
+            let first = Arc::clone(&command.read_only_violation);
+            tokio::spawn(listener.serve(first, self.workspace.clone()));
+        }
         match (to_write, input.given) {
             (Some(pipe), Some(data)) => drop(tokio::spawn(write_and_close(pipe, data))),
             (None, Some(data)) => write_first(&command, data),
@@ -293,7 +282,7 @@ impl Commands {
     async fn wait_while_starting(&self, id: &str) {
         loop {
             let start_finished = self.start_finished.notified();
-            if !self.lock().starting.contains_key(id) {
+            if !self.lock().starting.contains(id) {
                 return;
             }
             start_finished.await;
@@ -319,29 +308,6 @@ async fn spawn_after_reaping<T>(spawn: impl Fn() -> Result<T, Kind>) -> Result<T
         }
     }
     spawn()
-}
-
-/// Registers a command once its process has become it. Continues even if the caller disconnects, because the command
-/// may be running by then.
-async fn register_when_started(
-    starting: Starting,
-    launched: Launched,
-    report: ReportReceiver,
-    output_mode: OutputMode,
-) -> Result<StartedCommand, Kind> {
-    starting.set_process(&launched.spawned);
-    let task = tokio::spawn(async move {
-        let program = launched.spec.argv.first().cloned().unwrap_or_default();
-        let listener = read_only::wait_until_started(report, launched.spawned.pid, &program).await?;
-        let started = starting.commands.register(launched, output_mode);
-        if let (Some(listener), StartedCommand::Kept { command, .. }) = (listener, &started) {
-            tokio::spawn(
-                listener.serve(Arc::clone(&command.read_only_violation), starting.commands.workspace.clone()),
-            );
-        }
-        Ok(started)
-    });
-    task.await.unwrap_or_else(|_| Err(invalid("program", "could not be started".into())))
 }
 
 /// Answers a request whose id already has a command. The same request gets the same command.
@@ -377,13 +343,17 @@ pub(crate) fn is_process_limit(error: &Kind) -> bool {
     matches!(error, Kind::LimitReached(fault) if fault.limit == PROCESSES)
 }
 
-/// Maps a failed fork to the process limit, which is temporary. Every other failure is the command's own.
+/// Maps a failed fork to the process limit, which is temporary, and a failed restriction to what the kernel lacks. Every
+/// other failure is the command's own.
 pub(crate) fn start_error(fault: v1::StartFailed) -> Kind {
-    if fault.step != "fork" {
-        return Kind::StartFailed(fault);
+    match fault.step.as_str() {
+        "fork" => {
+            let value = getrlimit(Resource::Nproc).current.unwrap_or(0);
+            Kind::LimitReached(v1::LimitReached { limit: PROCESSES.into(), value })
+        }
+        spawn::RESTRICTION => Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno: fault.errno }),
+        _ => Kind::StartFailed(fault),
     }
-    let value = getrlimit(Resource::Nproc).current.unwrap_or(0);
-    Kind::LimitReached(v1::LimitReached { limit: PROCESSES.into(), value })
 }
 
 /// Writes a command's standard input and closes it.

@@ -86,10 +86,8 @@ const FILE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    match arguments.next() {
-        Some(first) if first == read_only::SUBCOMMAND => return read_only::become_command(arguments),
-        Some(first) if first == stage_relay::SUBCOMMAND => return stage_relay::run(arguments),
-        _ => {}
+    if arguments.next().is_some_and(|first| first == stage_relay::SUBCOMMAND) {
+        return stage_relay::run(arguments);
     }
     oom::open_own_score();
     let settings = Settings::from_env();

@@ -224,7 +224,7 @@ fn raise_all(to_raise: &Receiver<Process>) {
 /// Starts a process and queues it for the score of commands. A process keeps the agent's raised score if its own user
 /// may not read its program, or if there is no free descriptor. The process must not be reaped before this returns,
 /// so that its number stays valid.
-pub(crate) fn start_as_oom_candidate(start: impl FnOnce() -> io::Result<Pid>) -> io::Result<Pid> {
+pub(crate) fn start_as_oom_candidate<E>(start: impl FnOnce() -> Result<Pid, E>) -> Result<Pid, E> {
     let Some(own) = OWN_SCORE.get() else {
         return start();
     };

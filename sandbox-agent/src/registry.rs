@@ -8,29 +8,12 @@ use std::sync::Arc;
 
 use agent_protocol::v1;
 use bytes::Bytes;
-use rustix::process::Pid;
 
 use crate::command::{Command, Spec};
 use crate::limits::{
     COMMANDS_PER_PAGE, LISTED_TEXT_BYTES, MAX_ENDED_COMMANDS, MAX_UNRECORDED_COMMANDS, REMEMBERED_TEXT_BYTES,
 };
-use crate::mark::Mark;
-use crate::members::Owner;
 use crate::termination::Target;
-
-/// A process that has not become its command yet.
-#[derive(Debug)]
-pub(crate) struct StartingProcess {
-    pub(crate) id: String,
-    pub(crate) main: Pid,
-    pub(crate) mark: Option<Mark>,
-}
-
-impl Target for StartingProcess {
-    fn owner(&self) -> Owner<'_> {
-        Owner { command_id: &self.id, main: self.main, main_collected: false, mark: self.mark }
-    }
-}
 
 /// A command without its log.
 #[derive(Debug, Clone)]
@@ -111,8 +94,8 @@ impl Known {
 #[derive(Debug, Default)]
 pub(crate) struct CommandRegistry {
     by_id: HashMap<String, Arc<Command>>,
-    /// Ids whose processes have not become their commands yet, with the process if there is one.
-    pub(crate) starting: HashMap<String, Option<Arc<StartingProcess>>>,
+    /// Ids of commands that have no process yet.
+    pub(crate) starting: HashSet<String>,
     /// Ids in the order in which their commands ended.
     ended: VecDeque<String>,
     /// Numbers of the ended commands in `by_id` that sandboxd has recorded.
@@ -154,12 +137,10 @@ impl CommandRegistry {
         self.by_id.len() + self.starting.len() - self.ended.len()
     }
 
-    /// Returns the running and the starting commands.
+    /// Returns the running commands.
     pub(crate) fn targets(&self) -> Vec<Arc<dyn Target + Send + Sync>> {
         let running = self.by_id.values().filter(|command| command.end_now().is_none());
-        let running = running.map(|command| Arc::clone(command) as Arc<dyn Target + Send + Sync>);
-        let begun = self.starting.values().flatten();
-        running.chain(begun.map(|begun| Arc::clone(begun) as Arc<dyn Target + Send + Sync>)).collect()
+        running.map(|command| Arc::clone(command) as Arc<dyn Target + Send + Sync>).collect()
     }
 
     /// Adds an ended command. Drops the oldest ended commands over the limit, except those that a reader still needs.

@@ -24,8 +24,9 @@ use crate::loop_count::counting_script;
 use crate::mark::Mark;
 use crate::oom;
 use crate::posix_spawn;
-use crate::read_only::{Report, ReportReceiver};
+use crate::read_only;
 use crate::stages::Stages;
+use crate::write_attempts::Listener;
 
 /// Environment variable with the id of the command that a process belongs to.
 pub(crate) const COMMAND_ID_VARIABLE: &str = "SANDBOX_COMMAND_ID";
@@ -40,6 +41,9 @@ const BASH_ENV: &str = "BASH_ENV";
 /// NUL.
 const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 
+/// The step of a start that takes away the right to write.
+pub(crate) const RESTRICTION: &str = "restriction";
+
 /// Size of an output pipe. It is above the kernel's 64 KiB for fewer wake-ups. It is small enough that 250 commands
 /// stay within the 64 MiB of pipes that one user may have (pipe(7), pipe-user-pages-soft).
 const PIPE_BYTES: usize = 128 * 1024;
@@ -53,8 +57,8 @@ pub(crate) struct Spawned {
     pub(crate) stderr: pipe::Receiver,
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) trace: Option<pipe::Receiver>,
-    /// Reports whether the process has become the command. `None` if it is the command from the start.
-    pub(crate) report: Option<ReportReceiver>,
+    /// What announces its attempts to write, if it may not write.
+    pub(crate) announcements: Option<Listener>,
 }
 
 /// A started process.
@@ -63,8 +67,8 @@ pub(crate) struct Started {
     pub(crate) pid: Pid,
     /// Mark by which its descendants are recognized.
     pub(crate) mark: Option<Mark>,
-    /// See [`Spawned::report`].
-    pub(crate) report: Option<Report>,
+    /// The descriptor of [`Spawned::announcements`].
+    pub(crate) announcements: Option<OwnedFd>,
 }
 
 /// Parameters of a start.
@@ -130,22 +134,15 @@ pub(crate) fn start(
     let mut env = environment_of(launch, trace);
     let counting_file = count_iterations(launch.max_loop_iterations, &mut env)?;
     let path = find_program(program, &env).ok_or_else(|| exec_failed(Errno::NOENT))?;
-    let report = launch.read_only.map(|_| Report::new()).transpose();
-    let report = report.map_err(|errno| failed("pipe", program, errno))?;
-    let (path, arguments) = match (&report, launch.read_only) {
-        (Some(report), Some(workspace)) => report.self_exec(workspace, path, argv.clone()),
-        _ => (path, argv.iter().map(Into::into).collect()),
-    };
     let child = posix_spawn::Child {
         program: c_string(path.into_os_string())?,
-        argv: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
+        argv: argv.iter().map(|argument| c_string(argument.into())).collect::<Result<_, _>>()?,
         envp: env.into_iter().map(|(name, value)| c_string(entry(name, value))).collect::<Result<_, _>>()?,
         cwd: cwd.as_fd(),
         stdio,
         keep: script_file
             .iter()
             .chain(&counting_file)
-            .chain(report.iter().map(Report::child_end))
             .map(AsFd::as_fd)
             .chain(trace)
             .chain(launch.stages.map(|stages| stages.memory().as_fd()))
@@ -153,11 +150,23 @@ pub(crate) fn start(
             .collect(),
     };
     let mark = Mark::next();
-    let pid = oom::start_as_oom_candidate(|| child.spawn()).map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        if errno == Errno::AGAIN { failed("fork", program, errno) } else { exec_failed(errno) }
+    let mut announcements = None;
+    let started = oom::start_as_oom_candidate(|| match launch.read_only {
+        None => child.spawn().map_err(read_only::Failure::Start),
+        Some(workspace) => {
+            let (pid, descriptor) = read_only::spawn(workspace, &child)?;
+            announcements = descriptor;
+            Ok(pid)
+        }
+    });
+    let pid = started.map_err(|failure| match failure {
+        read_only::Failure::Restriction(errno) => failed(RESTRICTION, program, errno),
+        read_only::Failure::Start(error) => match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+            Errno::AGAIN => failed("fork", program, Errno::AGAIN),
+            errno => exec_failed(errno),
+        },
     })?;
-    Ok(Started { pid, mark, report })
+    Ok(Started { pid, mark, announcements })
 }
 
 /// Opens a command's directory. The agent may follow the links of its own `/proc` directory and a command may not, so
@@ -206,7 +215,7 @@ impl Pipes {
             stderr: receiver(self.stderr.0)?,
             stdin: self.our_stdin.map(pipe::Sender::from_owned_fd).transpose()?,
             trace: self.trace.map(|(read, _)| receiver(read)).transpose()?,
-            report: started.report.map(Report::into_receiver).transpose()?,
+            announcements: started.announcements.map(Listener::new).transpose()?,
         })
     }
 }

@@ -5,13 +5,12 @@
 //! to it, so nothing in it is trusted.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, pread, pwrite};
 
 use crate::limits::STAGE_OUTPUT_BYTES;
-use crate::read_only;
 
 /// The beginning of the memory, where bash writes the exit codes.
 const CODES_BYTES: usize = 1024;
@@ -54,7 +53,7 @@ impl StageMemory {
 
     /// Takes over the memory that this process has inherited.
     pub(crate) fn inherited(number: RawFd) -> io::Result<Self> {
-        Ok(Self(read_only::take(number)?))
+        Ok(Self(take(number)?))
     }
 
     pub(crate) fn number(&self) -> RawFd {
@@ -123,6 +122,19 @@ impl StageMemory {
         }
         Some(())
     }
+}
+
+/// Takes ownership of the descriptor with this number. No program that this process starts will inherit it.
+#[expect(unsafe_code, reason = "a descriptor that was handed over as a number")]
+fn take(number: RawFd) -> io::Result<OwnedFd> {
+    if number <= libc::STDERR_FILENO {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the process that started this one passed the descriptor with its number, and nothing else in this
+    // process has opened or used it. If the descriptor is not open, the next call fails and closes nothing.
+    let memory = unsafe { OwnedFd::from_raw_fd(number) };
+    fcntl_setfd(&memory, FdFlags::CLOEXEC)?;
+    Ok(memory)
 }
 
 impl AsFd for StageMemory {

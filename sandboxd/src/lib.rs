@@ -8,6 +8,7 @@
 //! - [`service`]: every decision
 //! - [`egress`]: outbound connections of sandboxes; [`git`]: requests to git servers and package registries
 //! - [`audit`]: the audit record, a chain of lines
+//! - [`schemas`]: JSON schemas of the tools of contexts
 //! - [`engine`]: Docker; [`agent`]: the process inside each sandbox; [`store`]: state that outlives the daemon;
 //!   [`packs`]: chunks of snapshots; [`sealed`]: a remote store for them, encrypted
 //! - [`model`]: values and their checks
@@ -35,6 +36,7 @@ pub use sandboxd_jwt as jwt;
 pub use sandboxd_metrics as metrics;
 pub use sandboxd_model as model;
 pub use sandboxd_packs as packs;
+pub use sandboxd_schemas as schemas;
 pub use sandboxd_sealed as sealed;
 pub use sandboxd_seam as seam;
 pub use sandboxd_state_dir as state_dir;
@@ -235,6 +237,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         project_quotas: config.project_quotas.clone(),
         egress: config.egress.clone(),
         repositories: config.repositories.clone(),
+        packages: config.packages.clone(),
         jwt: config.jwt.clone(),
         own_ports: Vec::new(),
     }

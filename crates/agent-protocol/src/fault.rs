@@ -36,6 +36,7 @@ pub fn to_status(mut kind: Kind) -> Status {
         | Kind::ReadOnlyUnavailable(_)
         | Kind::TreeRejected(_)
         | Kind::ContextBusy(_)
+        | Kind::ToolCallOver(_)
         | Kind::PortClosed(_) => Code::FailedPrecondition,
         Kind::AlreadyThere(_) | Kind::CommandDiffers(_) => Code::AlreadyExists,
         Kind::RangeEmpty(_) => Code::OutOfRange,
@@ -108,6 +109,7 @@ fn limit_texts(kind: &mut Kind) {
         | Kind::StdinStalled(_)
         | Kind::ReadOnlyUnavailable(_)
         | Kind::PortClosed(_)
+        | Kind::ToolCallOver(_)
         | Kind::ConnectionUnknown(_) => {}
     }
 }

@@ -19,7 +19,7 @@ pub mod v1 {
 }
 
 /// Version of the protocol. Raised by one with every change that an older peer would notice.
-pub const GENERATION: u32 = 11;
+pub const GENERATION: u32 = 12;
 
 /// The first generation that supports `open_stdin` and `read_only`. An older agent would ignore them, and run a
 /// read-only command with write access.
@@ -49,6 +49,18 @@ pub const TERMINAL_SECRETS_SINCE: u32 = 10;
 
 /// The first generation that has contexts.
 pub const CONTEXTS_SINCE: u32 = 11;
+
+/// The first generation that supports `tools` of a context. An older agent would ignore them.
+pub const TOOLS_SINCE: u32 = 12;
+
+/// Maximum size of the arguments and of the result of a tool's call as JSON, in bytes.
+pub const MAX_TOOL_VALUE_BYTES: usize = 1024 * 1024;
+
+/// Maximum number of tools of a context.
+pub const MAX_TOOLS: usize = 128;
+
+/// Maximum number of calls of a context's tools that wait for an answer.
+pub const MAX_WAITING_TOOL_CALLS: usize = 16;
 
 /// Maximum size of the values of one record of a run, in bytes.
 pub const MAX_RUN_RECORD_BYTES: usize = 4 * 1024 * 1024;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::StringMap;
+use crate::string_map::StringMap;
 use crate::{CommandId, SnapshotId};
 
 /// Request body of `POST …/commands`: a program with arguments, or a script for bash.
@@ -310,30 +310,6 @@ pub struct Command {
 pub struct CommandList {
     /// Recorded commands, newest first. Byte counts are 0 while a command runs.
     pub commands: Vec<Command>,
-}
-
-/// A command that has ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct HistoryEntry {
-    /// Number in the order of the ends, from 1 for each sandbox.
-    pub seq: u64,
-    /// The command.
-    #[serde(flatten)]
-    pub command: Command,
-}
-
-/// Response of `GET …/history`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct HistoryList {
-    /// Commands that have ended, the last one first.
-    pub commands: Vec<HistoryEntry>,
-    /// Cursor of the next page. Absent on the last page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_cursor: Option<String>,
 }
 
 /// Whether a command has ended.

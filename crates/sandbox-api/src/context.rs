@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::Output;
-use crate::sandbox::StringMap;
+use crate::string_map::StringMap;
+use crate::tool::{Tool, ToolCall};
 use crate::{CommandId, ContextId};
 
 /// Language of a context.
@@ -37,12 +38,18 @@ pub struct OpenContext {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::BTreeMap<String, String>>))]
     pub env: Option<StringMap>,
+    /// Tools of the client that the code can call: at most 128, with up to 256 KiB. Not for `bash`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Tool>,
+    /// Python packages that only this context sees, as of a new sandbox. Only for `python`. Default: those of the sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packages: Option<Vec<String>>,
 }
 
 impl OpenContext {
     /// A context in the workspace.
     pub fn new(language: Language) -> Self {
-        Self { language, cwd: None, env: None }
+        Self { language, cwd: None, env: None, tools: Vec::new(), packages: None }
     }
 }
 
@@ -72,6 +79,12 @@ pub struct Context {
     pub running: bool,
     /// Number of runs so far.
     pub runs: u64,
+    /// Names of its tools.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Number of calls of its tools so far.
+    #[serde(default)]
+    pub tool_calls: u64,
 }
 
 /// Response of `GET …/contexts`.
@@ -140,6 +153,9 @@ pub enum RunRecord {
     Display(Display),
     /// The error that ended the code.
     Error(RunError),
+    /// The code calls a tool of the client, and waits for `POST …/contexts/{contextId}/toolCalls/{call}`.
+    #[serde(rename = "toolCall")]
+    ToolCall(ToolCall),
     /// Sent after every 15 seconds without output.
     Heartbeat,
     /// Last record: how the run ended.
@@ -232,6 +248,7 @@ mod tests {
             r#"{"stream":"result","text":"2"}"#,
             r#"{"stream":"display","text":"<Figure>","json":{"a":[1]},"png":"iVBORw0="}"#,
             r#"{"stream":"error","name":"E","value":"v","traceback":"t"}"#,
+            r#"{"stream":"toolCall","call":1,"name":"add","arguments":{"a":1},"timeoutMs":30000}"#,
             r#"{"stream":"heartbeat"}"#,
             r#"{"stream":"end","status":"outOfMemory","durationMs":12,"exitCode":1,"droppedBytes":0,"restarted":false,"stateLost":true}"#,
         ];

@@ -37,10 +37,12 @@ pub enum ErrorCode {
     NotFound,
     /// 404: the repository does not exist, or is private.
     RepoNotFound,
-    /// 404: the package or repository has no such version.
+    /// 404: the package or repository has no such version, or no versions of packages fit together.
     VersionNotFound,
     /// 404: the repository has no such branch, tag or commit.
     TagNotFound,
+    /// 404: the index has no such Python package.
+    PackageNotFound,
     /// 405: the `allow` header lists the supported methods.
     MethodNotAllowed,
     /// 409: the current state of the resource does not allow the operation.
@@ -57,6 +59,8 @@ pub enum ErrorCode {
     RangeNotSatisfiable,
     /// 422: the request is valid but cannot be carried out, or policy forbids it.
     Refused,
+    /// 422: the index has no wheel of a Python package for this platform, and its source code could not be built.
+    NoWheel,
     /// 429: a capacity limit is reached. Retry after `retry-after` seconds.
     CapacityExhausted,
     /// 429: too many requests.
@@ -87,14 +91,18 @@ impl ErrorCode {
             Self::InvalidRequest => 400,
             Self::Unauthenticated => 401,
             Self::Forbidden => 403,
-            Self::NotFound | Self::RepoNotFound | Self::VersionNotFound | Self::TagNotFound => 404,
+            Self::NotFound
+            | Self::RepoNotFound
+            | Self::VersionNotFound
+            | Self::TagNotFound
+            | Self::PackageNotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::WrongState | Self::AlreadyExists => 409,
             Self::PreconditionFailed => 412,
             Self::TooLarge => 413,
             Self::UnsupportedMediaType => 415,
             Self::RangeNotSatisfiable => 416,
-            Self::Refused => 422,
+            Self::Refused | Self::NoWheel => 422,
             Self::CapacityExhausted | Self::RateLimited => 429,
             Self::Internal => 500,
             Self::Unavailable | Self::AuditUnavailable => 503,
@@ -118,6 +126,7 @@ impl ErrorCode {
             | Self::RepoNotFound
             | Self::VersionNotFound
             | Self::TagNotFound
+            | Self::PackageNotFound
             | Self::MethodNotAllowed
             | Self::WrongState
             | Self::AlreadyExists
@@ -126,6 +135,7 @@ impl ErrorCode {
             | Self::RangeNotSatisfiable
             | Self::UnsupportedMediaType
             | Self::Refused
+            | Self::NoWheel
             | Self::Internal
             | Self::InsufficientStorage => false,
         }

@@ -10,6 +10,7 @@ pub mod context;
 pub mod error;
 pub mod files;
 pub mod health;
+pub mod history;
 pub mod id;
 pub mod limits;
 pub mod mcp;
@@ -23,13 +24,15 @@ pub mod repository;
 pub mod sandbox;
 pub mod session;
 pub mod snapshot;
+mod string_map;
 pub mod terminal;
+pub mod tool;
 pub mod value;
 
 pub use error::{ErrorBody, ErrorCode};
 pub use id::{CommandId, ContextId, DenialId, IdError, LinkId, SandboxId, SnapshotId, TerminalId, TokenId};
-pub use sandbox::StringMap;
 pub use session::{SessionKey, SessionKeyError};
+pub use string_map::StringMap;
 
 /// Header for the admin token. `Authorization: Bearer` is accepted too.
 pub const TOKEN_HEADER: &str = "x-remcochat-admin-token";

@@ -54,6 +54,11 @@ pub const MAX_NETWORK_RULES: usize = 128;
 /// Maximum length of such an entry in bytes: a host and `:65535`.
 pub const MAX_NETWORK_RULE_BYTES: usize = MAX_HOST_BYTES + 6;
 
+/// Maximum number of Python packages that a sandbox or a context asks for.
+pub const MAX_PACKAGES: usize = 64;
+/// Maximum length of each in bytes: a name with versions.
+pub const MAX_REQUIREMENT_BYTES: usize = 256;
+
 /// Maximum length of the name or address of a repository in bytes.
 pub const MAX_REPOSITORY_BYTES: usize = 512;
 /// Maximum length of the name of a branch, a tag or a commit in bytes.

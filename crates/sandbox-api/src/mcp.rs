@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::SandboxId;
-use crate::sandbox::StringMap;
+use crate::string_map::StringMap;
 
 /// Request body of `POST …/mcp`: a server that reads messages from its standard input.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,8 @@ use crate::object;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunInRepository {
-    /// `owner/name`, an address that begins with `https://`, or the name of an npm package. At most 512 bytes.
+    /// `owner/name`, an address that begins with `https://`, the name of an npm package, or `dir:name` for a directory that the
+    /// operator allows. At most 512 bytes.
     pub repository: String,
     /// A branch, a tag or the hash of a commit. A hash may be shortened to 7 digits if a branch or tag has the commit.
     /// Default: the default branch, or the latest version of a package.
@@ -39,7 +40,8 @@ pub struct RunInRepository {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(rename_all = "camelCase")]
 pub struct QueryRepository {
-    /// `owner/name`, an address that begins with `https://`, or the name of an npm package. At most 512 bytes.
+    /// `owner/name`, an address that begins with `https://`, the name of an npm package, or `dir:name` for a directory that the
+    /// operator allows. At most 512 bytes.
     pub repository: String,
     /// A branch, a tag or the hash of a commit, as in a body.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
@@ -61,9 +63,9 @@ pub struct QueryRepository {
 pub struct RepositoryRan {
     /// Sandbox in which the command ran. It is deleted when it is idle.
     pub sandbox_id: SandboxId,
-    /// Address of the repository.
+    /// Address of the repository, or `dir:name`.
     pub repository: String,
-    /// Hash of the commit.
+    /// Hash of the commit. Of a directory that is not a git repository, a hash of its files.
     pub resolved_ref: String,
     /// Version of the package, or the version that the request named.
     #[cfg_attr(feature = "openapi", schema(required))]
@@ -75,7 +77,8 @@ pub struct RepositoryRan {
     pub tags: Vec<String>,
     /// Whether the repository was there already, so that nothing was fetched.
     pub cached: bool,
-    /// What is missing in the files: `submodules`, whose directories are empty, or `lfs`, whose files are pointers.
+    /// What is missing in the files: `submodules`, whose directories are empty, `lfs`, whose files are pointers, or `skipped`,
+    /// special and unreadable files of a directory.
     pub warnings: Vec<String>,
     /// Exit code, as a shell would report it.
     pub exit_code: i32,
@@ -92,4 +95,27 @@ pub struct RepositoryRan {
     /// File of the sandbox with the output as it was written. Null if the output is short.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub output_path: Option<String>,
+}
+
+/// The repository whose files a new sandbox has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceRepository {
+    /// Address of the repository, or `dir:name`.
+    pub repository: String,
+    /// Hash of the commit. Of a directory that is not a git repository, a hash of its files.
+    pub resolved_ref: String,
+    /// Version of the package, or the version that the request named.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub resolved_version: Option<String>,
+    /// The branch that the request named, or the default one. Null if it named something else.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub branch: Option<String>,
+    /// Tags of the commit, at most 20. Empty if nothing was looked up, because the request or the registry named the commit.
+    pub tags: Vec<String>,
+    /// Whether the repository was there already, so that nothing was fetched.
+    pub cached: bool,
+    /// What is missing in the files, as in the response of `POST /v1/repositories:run`.
+    pub warnings: Vec<String>,
 }

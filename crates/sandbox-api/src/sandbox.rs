@@ -1,10 +1,10 @@
 //! Request and response bodies for sandboxes.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::repository::WorkspaceRepository;
+pub use crate::string_map::StringMap;
 use crate::{SandboxId, SnapshotId, object};
 
 /// Request body of `POST /v1/sandboxes`. Only the session key is required.
@@ -49,6 +49,11 @@ pub struct CreateSandbox {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<SnapshotSource>))]
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceSource>,
+    /// Python packages of a new sandbox: at most 64 names with versions, such as `numpy==2.*`. They are resolved
+    /// once for all sandboxes that ask for the same, and built once if the index has no wheels. The network policy must allow the package index. Not together with
+    /// `workspace`. Default: those of the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packages: Option<Vec<String>>,
     /// Snapshots that are made automatically. Default: none. If the session already has a sandbox, they are set for it.
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
@@ -86,7 +91,7 @@ pub enum WorkspaceSource {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WorkspaceSource))]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotSource {
-    /// Snapshot whose files the sandbox gets.
+    /// Snapshot whose files and values the sandbox gets.
     pub snapshot_id: SnapshotId,
 }
 
@@ -94,7 +99,8 @@ pub struct SnapshotSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RepositorySource {
-    /// `owner/name`, an address that begins with `https://`, or the name of an npm package. At most 512 bytes.
+    /// `owner/name`, an address that begins with `https://`, the name of an npm package, or `dir:name` for a directory that the
+    /// operator allows. At most 512 bytes.
     pub repository: String,
     /// A branch, a tag or the hash of a commit. Default: the default branch, or the latest version of a package.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
@@ -203,6 +209,9 @@ pub struct SandboxCreated {
     /// The engine's id of the sandbox's image: `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_id: Option<String>,
+    /// The repository whose files the sandbox was created with. Absent if it was created without one, or existed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<WorkspaceRepository>,
 }
 
 /// Lifecycle state of a sandbox.
@@ -403,6 +412,3 @@ pub struct TouchSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ttl_ms: Option<u64>,
 }
-
-/// String pairs, sorted by name.
-pub type StringMap = BTreeMap<String, String>;

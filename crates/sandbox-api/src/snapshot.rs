@@ -1,4 +1,4 @@
-//! Snapshots: the files of a sandbox at one time.
+//! Snapshots: the files and values of a sandbox at one time.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -181,7 +181,7 @@ pub struct SnapshotChanges {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreSnapshot {
-    /// Snapshot whose files the sandbox gets. It may be of another sandbox.
+    /// Snapshot whose files and values the sandbox gets. It may be of another sandbox.
     pub snapshot_id: SnapshotId,
     /// Whether commands and programs on terminals are ended first. Otherwise the restore is rejected while one runs.
     /// Default: false.
@@ -194,7 +194,7 @@ pub struct RestoreSnapshot {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotRestored {
-    /// Snapshot of the files before the restore. It is kept for 7 days. Restoring it undoes this restore.
+    /// Snapshot of the files and values before the restore. It is kept for 7 days. Restoring it undoes this restore.
     pub checkpoint_id: SnapshotId,
     /// Number of entries that were written, or whose metadata was set.
     pub written: u64,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TerminalId;
 use crate::command::EndReason;
-use crate::sandbox::StringMap;
+use crate::string_map::StringMap;
 
 /// Request body of `POST …/terminals`: a program on a terminal, or a login shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,10 @@ use std::time::Duration;
 use http::header::ACCEPT;
 use http::{Method, Response};
 use sandbox_api::command::{
-    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, HistoryList, KillCommand,
-    Record, RunCommand, StartCommand,
+    Command, CommandEnded, CommandKilled, CommandList, CommandRan, CommandStarted, KillCommand, Record,
+    RunCommand, StartCommand,
 };
+use sandbox_api::history::HistoryList;
 use sandbox_api::limits::DEFAULT_COMMAND_TIMEOUT_MS;
 use sandbox_api::{CommandId, ErrorCode, NDJSON, SandboxId};
 

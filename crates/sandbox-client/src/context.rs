@@ -4,9 +4,10 @@ use http::Method;
 use sandbox_api::context::{
     Context, ContextInterrupted, ContextList, ContextOpened, OpenContext, RunCode, RunRecord,
 };
+use sandbox_api::tool::ToolAnswer;
 use sandbox_api::{ContextId, Done, SandboxId};
 
-use crate::deadlines::{ACT, UNLIMITED};
+use crate::deadlines::{ACT, FETCH, UNLIMITED};
 use crate::records::RecordStream;
 use crate::request::{json, send};
 use crate::{Client, Error};
@@ -21,7 +22,8 @@ impl Client {
         sandbox: &SandboxId,
         body: &OpenContext,
     ) -> Result<ContextOpened, Error> {
-        json(self.post(&format!("/v1/sandboxes/{sandbox}/contexts"), body), ACT).await
+        let limit = if body.packages.is_some() { FETCH } else { ACT };
+        json(self.post(&format!("/v1/sandboxes/{sandbox}/contexts"), body), limit).await
     }
 
     /// Returns the contexts of a sandbox, oldest first.
@@ -45,6 +47,18 @@ impl Client {
         let response = send(request, UNLIMITED).await?;
         let records = RecordStream::new(response, |record| matches!(record, RunRecord::End { .. }));
         Ok(records.with_lines(MAX_RECORD_LINE_BYTES))
+    }
+
+    /// Answers a call of a tool by code that this client runs. Not safe to repeat: the second time, the call is over.
+    pub async fn answer_tool_call(
+        &self,
+        sandbox: &SandboxId,
+        context: &ContextId,
+        call: u64,
+        answer: &ToolAnswer,
+    ) -> Result<Done, Error> {
+        let path = format!("{}/toolCalls/{call}", path_of(sandbox, context));
+        json(self.post(&path, answer), ACT).await
     }
 
     /// Interrupts the code that runs in a context. Safe to repeat.

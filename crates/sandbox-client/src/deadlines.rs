@@ -19,5 +19,5 @@ pub(crate) const UNLIMITED: Option<Duration> = None;
 /// Maximum silence of a stream. The daemon sends a heartbeat every 15 seconds.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
-/// Deadline of a request that may have to fetch a repository first.
+/// Deadline of a request that may have to fetch a repository or packages first.
 pub(crate) const FETCH: Duration = Duration::from_secs(15 * 60);

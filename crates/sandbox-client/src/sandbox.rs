@@ -14,7 +14,8 @@ use crate::{Client, Error};
 impl Client {
     /// Returns the session's sandbox, and creates it if there is none. Safe to repeat.
     pub async fn create_or_reconnect(&self, body: &CreateSandbox) -> Result<SandboxCreated, Error> {
-        let is_fetched = matches!(body.workspace, Some(WorkspaceSource::Repository(_)));
+        let is_fetched =
+            matches!(body.workspace, Some(WorkspaceSource::Repository(_))) || body.packages.is_some();
         json(self.post("/v1/sandboxes", body), if is_fetched { FETCH } else { ACT }).await
     }
 

@@ -18,6 +18,7 @@ pub mod hash;
 pub mod plan;
 pub mod reader;
 pub mod tree;
+pub mod values;
 
 pub use chunker::{Chunker, MAX_CHUNK_BYTES};
 pub use compression::{Compressor, Decompressor};

@@ -61,6 +61,7 @@ impl Daemon {
 
     /// Starts with other surfaces than the daemon has.
     pub async fn start_with(home: Home, surfaces: Surfaces) -> Self {
+        home.share_start_records();
         let config = home.config();
         sandboxd::telemetry::init(&config.log_filter, false);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -155,6 +156,7 @@ pub struct DaemonProcess {
 impl DaemonProcess {
     /// Returns when it is ready.
     pub async fn start(home: &Home, port: u16) -> Self {
+        home.share_start_records();
         let child = home.program(&["serve"]).env("SANDBOXD_PORT", port.to_string()).spawn().unwrap();
         let client = Client::new(format!("http://127.0.0.1:{port}"), TOKEN).unwrap();
         until("the daemon is ready", || async { client.ready().await.is_ok() }).await;

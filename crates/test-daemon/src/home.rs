@@ -14,6 +14,7 @@ use bollard::query_parameters::{
 };
 use sandboxd::config::Config;
 use sandboxd::model::Instance;
+use sandboxd::state_dir::StateDir;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -23,6 +24,7 @@ use crate::{LINK_PORTS, POLL, SOON, TOKEN, docker, runtime};
 pub struct Home {
     dir: TempDir,
     settings: Vec<(String, String)>,
+    tries_first_start: bool,
 }
 
 impl Default for Home {
@@ -48,11 +50,35 @@ impl Home {
             ("SANDBOXD_LOG", std::env::var("SANDBOXD_LOG").unwrap_or("warn".into())),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
-        let home = Self { dir, settings };
+        let home = Self { dir, settings, tries_first_start: false };
         match runtime() {
             Some(runtime) => home.set("SANDBOXD_RUNTIME", &runtime),
             None => home,
         }
+    }
+
+    /// Lets the first start try everything itself. Otherwise it need not try again what the first start of another home has
+    /// found to work.
+    pub fn with_first_start(mut self) -> Self {
+        self.tries_first_start = true;
+        self
+    }
+
+    /// Before a start: gives the instance its key, and the directory of start records that homes have in common.
+    pub(crate) fn share_start_records(&self) {
+        if self.tries_first_start {
+            return;
+        }
+        let path = |name: &str| PathBuf::from(self.get(name).unwrap());
+        // In use, or without a key that it needs: the start reports that.
+        let state_dir = StateDir::open(&path("SANDBOXD_STATE_DIR"));
+        let Ok(instance) = state_dir.and_then(|state_dir| state_dir.instance()) else { return };
+        let run_dir = path("SANDBOXD_RUN_DIR").join(instance.id());
+        let common = programs().join("start-records");
+        std::fs::create_dir_all(&common).unwrap();
+        std::fs::create_dir_all(&run_dir).unwrap();
+        // It may exist, from an earlier start.
+        let _ = std::os::unix::fs::symlink(common, run_dir.join("start-records"));
     }
 
     /// Adds a setting of the daemon, by its environment variable.

@@ -11,9 +11,12 @@
 //! - `/limited/` permits no more requests for 90 seconds, and `/spent/` none as GitHub says it.
 //! - `/inside/` redirects to an address of this machine that is not the server's.
 //!
-//! It is also a registry of packages: see [`GitServer::publish`].
+//! It is also a registry of npm packages, see [`GitServer::publish`], and an index of Python packages, see
+//! [`GitServer::publish_wheel`].
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue ends")]
+
+mod wheels;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -40,6 +43,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::wheels::Index;
+
 /// The server's names.
 pub const NAME: &str = "git.example";
 /// Another name of it.
@@ -59,6 +64,7 @@ pub struct GitServer {
     tls: TlsAcceptor,
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     published: Arc<Mutex<HashMap<String, String>>>,
+    index: Arc<Mutex<Index>>,
     fetches: Arc<AtomicUsize>,
     before_fetch: Arc<Mutex<Option<String>>>,
     serving: JoinSet<()>,
@@ -78,8 +84,9 @@ impl GitServer {
         }
         let dir = tempfile::tempdir().unwrap();
         let tls = tls(&dir.path().join("ca.pem"));
-        let (received, published, fetches, before_fetch) = Default::default();
-        Some(Self { dir, address, tls, received, published, fetches, before_fetch, serving: JoinSet::new() })
+        let (received, published, index, fetches, before_fetch) = Default::default();
+        let serving = JoinSet::new();
+        Some(Self { dir, address, tls, received, published, index, fetches, before_fetch, serving })
     }
 
     /// A server that serves.
@@ -95,6 +102,7 @@ impl GitServer {
             root: self.root().into(),
             received: Arc::clone(&self.received),
             published: Arc::clone(&self.published),
+            index: Arc::clone(&self.index),
             fetches: Arc::clone(&self.fetches),
             before_fetch: Arc::clone(&self.before_fetch),
         };
@@ -160,6 +168,32 @@ impl GitServer {
         self.published.lock().unwrap().insert(path, manifest.to_owned());
     }
 
+    /// Publishes a wheel: a version of a Python package with modules, and what it requires. The index is at
+    /// `https://git.example/simple` in JSON, at `/pages` in HTML, and at `/closed` it requires a token. Its files are on
+    /// another name.
+    pub fn publish_wheel(&self, package: &str, version: &str, modules: &[(&str, &str)], requires: &[&str]) {
+        self.index.lock().unwrap().add_wheel(package, version, modules, requires);
+    }
+
+    /// Publishes the source code of a version of a Python package, from its files.
+    pub fn publish_source(&self, package: &str, version: &str, files: &[(&str, &str)]) {
+        let (dir, name) = (tempfile::tempdir().unwrap(), format!("{package}-{version}"));
+        let root = dir.path().join(&name);
+        std::fs::create_dir(&root).unwrap();
+        for (path, text) in files {
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        let mut tar = std::process::Command::new("tar");
+        let made = tar.arg("-C").arg(dir.path()).args(["-czf", "-", &name]).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        self.index.lock().unwrap().add(package, &format!("{name}.tar.gz"), made.stdout);
+    }
+
+    /// Publishes another file of a Python package, which is not a wheel for this machine.
+    pub fn publish_file(&self, package: &str, name: &str) {
+        self.index.lock().unwrap().add(package, name, Vec::new());
+    }
+
     /// Creates a repository with a script that runs in an empty work tree on `main`. Returns the script's output.
     pub async fn repository(&self, name: &str, script: &str) -> String {
         let work = self.root().join("work").join(name);
@@ -211,6 +245,7 @@ struct Serving {
     root: Arc<Path>,
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     published: Arc<Mutex<HashMap<String, String>>>,
+    index: Arc<Mutex<Index>>,
     fetches: Arc<AtomicUsize>,
     before_fetch: Arc<Mutex<Option<String>>>,
 }
@@ -225,7 +260,7 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response<Bo
     let (kind, path) = match path[1..].split_once('/') {
         Some((
             kind @ ("private" | "old" | "away" | "plain" | "slow" | "endless" | "inside" | "registry"
-            | "limited" | "spent"),
+            | "limited" | "spent" | "simple" | "pages" | "closed" | "wheels"),
             rest,
         )) => (kind, format!("/{rest}")),
         _ => ("", path),
@@ -241,13 +276,20 @@ async fn answer(State(serving): State<Serving>, request: Request) -> Response<Bo
             Some(manifest) => Response::new(Body::from(manifest.clone())),
             None => axum::response::IntoResponse::into_response(StatusCode::NOT_FOUND),
         },
+        "private" | "closed" if !authorization.as_deref().is_some_and(is_right) => {
+            with_header(StatusCode::UNAUTHORIZED, "www-authenticate", "Basic realm=\"git\"")
+        }
+        "simple" | "closed" | "pages" | "wheels" => {
+            let index = serving.index.lock().unwrap();
+            match kind {
+                "wheels" => index.file(&path),
+                _ => index.page(&path, ELSEWHERE, kind != "pages"),
+            }
+        }
         "away" => redirect(&format!("https://{ELSEWHERE}/private{path}?{query}")),
         "limited" => with_header(StatusCode::TOO_MANY_REQUESTS, "retry-after", "90"),
         "spent" => with_header(StatusCode::FORBIDDEN, "x-ratelimit-remaining", "0"),
         "plain" => redirect(&format!("http://{NAME}{path}?{query}")),
-        "private" if !authorization.is_some_and(|it| is_right(&it)) => {
-            with_header(StatusCode::UNAUTHORIZED, "www-authenticate", "Basic realm=\"git\"")
-        }
         kind => {
             let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap();
             // Both protocols name the wanted commits like this. A look-up names none.

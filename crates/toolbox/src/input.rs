@@ -57,7 +57,7 @@ pub(crate) struct OutputPart {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RepositoryBash {
-    /// `owner/name` on GitHub, an address that begins with `https://`, or the name of an npm package.
+    /// `owner/name` on GitHub, an address that begins with `https://`, the name of an npm package, or `dir:name` of the operator.
     pub(crate) repository: String,
     /// A branch, a tag or the hash of a commit. Default: the default branch, or the latest version of a package.
     #[serde(rename = "ref")]

@@ -63,9 +63,9 @@ pub(crate) struct CommandResult {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RepositoryResult {
-    /// Address of the repository.
+    /// Address of the repository, or `dir:name`.
     pub(crate) repository: String,
-    /// Hash of the commit.
+    /// Hash of the commit, or of the files of a directory.
     pub(crate) resolved_ref: String,
     /// Version of the package, or the version that the call named.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub(crate) struct RepositoryResult {
     pub(crate) branch: Option<String>,
     /// Tags of the commit that are known.
     pub(crate) tags: Vec<String>,
-    /// What is missing in the files: `submodules`, whose directories are empty, or `lfs`, whose files are pointers.
+    /// What is missing in the files: `submodules` (empty directories), `lfs` (pointers), `skipped` (special or unreadable files).
     pub(crate) warnings: Vec<String>,
     /// Exit code.
     pub(crate) exit_code: i32,

@@ -63,6 +63,7 @@ fn text_of(result: &output::RepositoryResult) -> String {
         let missing = match warning.as_str() {
             "submodules" => "the directories of submodules are empty",
             "lfs" => "the files of Git LFS are pointers",
+            "skipped" => "special and unreadable files are missing",
             other => other,
         };
         add_line(&mut text, &format!("[{missing}]"));

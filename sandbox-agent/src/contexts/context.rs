@@ -12,10 +12,12 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::calls::Calls;
 use super::interpreter::{Interpreter, Spec};
 use super::run::PendingRun;
 use super::session::Session;
 use super::supervisor;
+use super::tools::Tools;
 use super::turn::Turn;
 use crate::command::epoch_ms;
 use crate::commands::{is_process_limit, start_error};
@@ -58,14 +60,15 @@ pub(crate) struct Context {
     reaper: Arc<Reaper>,
     leftovers: Arc<Leftovers>,
     turn: Arc<Turn>,
+    calls: Arc<Calls>,
     state: Mutex<State>,
 }
 
 impl Context {
     /// Creates a context without an interpreter.
-    pub(super) fn new(spec: Spec, reaper: Arc<Reaper>, leftovers: Arc<Leftovers>) -> Arc<Self> {
-        let (turn, state) = (Arc::default(), Mutex::default());
-        Arc::new(Self { spec, started_at_ms: epoch_ms(), reaper, leftovers, turn, state })
+    pub(super) fn new(spec: Spec, tools: Tools, reaper: Arc<Reaper>, leftovers: Arc<Leftovers>) -> Arc<Self> {
+        let (turn, calls, state) = (Arc::default(), Arc::new(Calls::new(tools)), Mutex::default());
+        Arc::new(Self { spec, started_at_ms: epoch_ms(), reaper, leftovers, turn, calls, state })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -106,7 +109,8 @@ impl Context {
         let status = self.reaper.expect(interpreter.main());
         let interpreter = Arc::new(interpreter);
         let (pending, to_run) = mpsc::channel(1);
-        let session = Session::new(&interpreter, channels, status, self.spec.secrets.as_ref());
+        let mut session = Session::new(&interpreter, channels, status, self.spec.secrets.as_ref());
+        session.send_tools(self.calls.tools());
         tokio::spawn(supervisor::run(session, to_run));
         state.current = Some(Current { interpreter, pending });
         Ok(())
@@ -119,7 +123,8 @@ impl Context {
         let restarted = self.interpreter().is_none();
         self.start().await?;
         let (events, receiver) = mpsc::channel(WAITING_EVENTS);
-        let run = PendingRun { code, timeout, restarted, events, permit };
+        let (language, calls) = (self.spec.language, Arc::clone(&self.calls));
+        let run = PendingRun { language, calls, code, timeout, restarted, events, permit };
         let pending = self.lock().current.as_ref().map(|current| current.pending.clone());
         match pending.map(|pending| pending.try_send(run)) {
             Some(Ok(())) => Ok(ReceiverStream::new(receiver)),
@@ -161,6 +166,15 @@ impl Context {
         }
     }
 
+    /// Answers a call of a tool.
+    pub(super) fn answer(&self, call: u64, answer: v1::tool_answer::Outcome) -> Result<(), Kind> {
+        self.calls.answer(call, answer).map_err(|calls| Kind::ToolCallOver(v1::ToolCallOver { calls }))
+    }
+
+    pub(crate) fn tools(&self) -> Vec<v1::Tool> {
+        self.calls.tools().all().to_vec()
+    }
+
     pub(crate) fn status(&self) -> v1::ContextStatus {
         v1::ContextStatus {
             context_id: self.spec.id.clone(),
@@ -169,6 +183,8 @@ impl Context {
             started_at_ms: self.started_at_ms,
             running: self.turn.is_taken(),
             runs: self.turn.runs(),
+            tools: self.calls.tools().names(),
+            tool_calls: self.calls.count(),
         }
     }
 

@@ -24,10 +24,27 @@ pub(super) enum Content {
         kind: RecordKind,
         values: Vec<RecordValue>,
     },
+    /// The code calls a tool, or searches the tools.
+    Request(Request),
     /// The last record of a run.
     Done {
         exit_code: Option<i32>,
     },
+}
+
+/// What the code asks for, and waits for.
+#[derive(Debug, PartialEq)]
+pub(super) struct Request {
+    /// Chosen by the interpreter. The answer names it.
+    pub(super) id: u64,
+    pub(super) asked: Asked,
+}
+
+/// See [`Request`].
+#[derive(Debug, PartialEq)]
+pub(super) enum Asked {
+    Call { name: String, arguments: Bytes },
+    Search { query: String, limit: usize },
 }
 
 /// A record of a run.
@@ -106,6 +123,7 @@ fn content_of(kind: &str, values: Vec<(String, Bytes)>) -> Result<Content, Garba
         "display" => RecordKind::Display,
         "error" => RecordKind::Error,
         "done" => return done_of(&values),
+        "call" | "search" => return request_of(kind, &values),
         _ => return Err(Garbage),
     };
     let mut known: Vec<RecordValue> = Vec::new();
@@ -126,6 +144,27 @@ fn done_of(values: &[(String, Bytes)]) -> Result<Content, Garbage> {
         _ => return Err(Garbage),
     };
     Ok(Content::Done { exit_code })
+}
+
+/// The values of a request, in this order: `id`, and `tool` with `arguments`, or `query` with `limit`.
+fn request_of(kind: &str, values: &[(String, Bytes)]) -> Result<Content, Garbage> {
+    let text = |at: usize, name: &str| match values.get(at) {
+        Some((found, value)) if found == name => str::from_utf8(value).map_err(|_| Garbage),
+        _ => Err(Garbage),
+    };
+    let id = text(0, "id")?.parse().map_err(|_| Garbage)?;
+    let asked = match kind {
+        "call" => {
+            let name = text(1, "tool")?.to_owned();
+            text(2, "arguments")?;
+            Asked::Call { name, arguments: values[2].1.clone() }
+        }
+        _ => {
+            let limit = text(2, "limit")?.parse().map_err(|_| Garbage)?;
+            Asked::Search { query: text(1, "query")?.to_owned(), limit }
+        }
+    };
+    Ok(Content::Request(Request { id, asked }))
 }
 
 #[cfg(test)]
@@ -184,6 +223,22 @@ mod tests {
         ];
         for case in cases {
             assert_eq!(take_all(case), Err(Garbage), "{}", String::from_utf8_lossy(case));
+        }
+    }
+
+    #[test]
+    fn requests_are_read() {
+        let frames =
+            take_all(b"7 call 3\nid 1\n5tool 3\naddarguments 2\n{}7 search 3\nid 1\n6query 1\nxlimit 2\n10");
+        let call = Asked::Call { name: "add".into(), arguments: Bytes::from_static(b"{}") };
+        let search = Asked::Search { query: "x".into(), limit: 10 };
+        let requests = [(5, call), (6, search)];
+        let expected = requests.map(|(id, asked)| Content::Request(Request { id, asked }));
+        assert_eq!(frames.unwrap().into_iter().map(|frame| frame.content).collect::<Vec<_>>(), expected);
+        for wrong in
+            [&b"7 call 2\nid 1\n5tool 1\na"[..], b"7 call 3\nid 1\n5arguments 1\natool 1\na", b"7 search 0\n"]
+        {
+            assert_eq!(take_all(wrong), Err(Garbage));
         }
     }
 

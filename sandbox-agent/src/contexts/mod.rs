@@ -3,8 +3,9 @@
 //! Checks ids and limits. A context stays until it is closed, also if its interpreter ends: the next run starts another
 //! one. User code shares the interpreter's process, so whatever it does to the interpreter or to its control channel ends
 //! only its own context. In reading order: [`context`], [`turn`], [`interpreter`], [`session`], [`run`], [`supervisor`];
-//! [`frame`], [`output`] for what a run reports.
+//! [`frame`], [`output`] for what a run reports; [`tools`], [`calls`] for the caller's tools.
 
+mod calls;
 mod context;
 mod frame;
 mod interpreter;
@@ -12,16 +13,18 @@ mod output;
 mod run;
 mod session;
 mod supervisor;
+mod tools;
 mod turn;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_protocol::fault::Kind;
-use agent_protocol::v1;
+use agent_protocol::{MAX_TOOL_VALUE_BYTES, MAX_TOOLS, v1};
 
 use self::context::{Context, RunEvents};
 use self::interpreter::Spec;
+use self::tools::Tools;
 use crate::commands::{check_id, invalid};
 use crate::leftovers::{Leftovers, Running};
 use crate::limits::{MAX_CODE_BYTES, MAX_CONTEXTS};
@@ -62,6 +65,9 @@ impl Contexts {
     /// Opens a context, or returns the one with this id.
     pub(crate) async fn open(&self, request: v1::OpenContextRequest) -> Result<Arc<Context>, Kind> {
         check_id("context_id", &request.context_id)?;
+        if request.tools.len() > MAX_TOOLS {
+            return Err(Kind::TooMany(v1::TooMany { what: "tools".into(), limit: MAX_TOOLS as u64 }));
+        }
         let spec = Spec {
             language: request.language(),
             id: request.context_id,
@@ -78,7 +84,12 @@ impl Contexts {
                 let limit = v1::LimitReached { limit: "contexts".into(), value: MAX_CONTEXTS as u64 };
                 return Err(Kind::LimitReached(limit));
             }
-            let context = Context::new(spec, Arc::clone(&self.reaper), Arc::clone(&self.leftovers));
+            let context = Context::new(
+                spec,
+                Tools::new(request.tools),
+                Arc::clone(&self.reaper),
+                Arc::clone(&self.leftovers),
+            );
             // Before its interpreter starts, so that more requests do not start more than the limit.
             table.push(Arc::clone(&context));
             context
@@ -100,6 +111,21 @@ impl Contexts {
             return Err(invalid("code", "contains NUL".into()));
         }
         context.run(request.code, std::time::Duration::from_millis(request.timeout_ms)).await
+    }
+
+    /// Answers a call of a tool.
+    pub(crate) fn answer(&self, request: v1::ToolAnswer) -> Result<(), Kind> {
+        let context = self.get(&request.context_id)?;
+        let outcome = request.outcome.ok_or_else(|| invalid("outcome", "is missing".into()))?;
+        if let v1::tool_answer::Outcome::Result(result) = &outcome {
+            if result.len() > MAX_TOOL_VALUE_BYTES {
+                return Err(invalid("result", format!("is longer than {MAX_TOOL_VALUE_BYTES} bytes")));
+            }
+            if result.contains(&0) {
+                return Err(invalid("result", "contains NUL".into()));
+            }
+        }
+        context.answer(request.call, outcome)
     }
 
     /// Ends a context and everything that was started from it, and drops it.

@@ -7,12 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_protocol::v1::tool_answer::Outcome;
 use agent_protocol::v1::{self, RecordKind, RecordValue, RunStatus, run_event};
+use agent_protocol::{MAX_TOOL_VALUE_BYTES, MAX_WAITING_TOOL_CALLS};
+use bytes::Bytes;
 use rustix::process::{Signal, WaitStatus};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::frame::{Content, Frame};
+use super::calls::{Calls, Settled};
+use super::frame::{Asked, Content, Frame, Request};
 use super::session::{Event, Session};
 use super::turn::RunPermit;
 use crate::command::epoch_ms;
@@ -25,6 +29,8 @@ use crate::secrets::{Redactor, Secrets};
 /// Code that is to be run.
 #[derive(Debug)]
 pub(super) struct PendingRun {
+    pub(super) language: v1::Language,
+    pub(super) calls: Arc<Calls>,
     pub(super) code: String,
     pub(super) timeout: Duration,
     /// Whether the interpreter is a new one because the one before ended.
@@ -61,7 +67,9 @@ impl Finished {
 
     /// Reports the end. The next run may begin before the reader has it.
     pub(super) fn report(self) {
-        let Self { pending: PendingRun { events, permit, .. }, ended } = self;
+        let Self { pending: PendingRun { calls, events, permit, .. }, ended } = self;
+        // Before the next run may begin.
+        calls.end_run();
         drop(permit);
         tokio::spawn(async move {
             // A reader that has left needs no report.
@@ -129,7 +137,11 @@ impl<'a> Run<'a> {
 
     /// Runs the code to its end.
     pub(super) async fn perform(mut self) -> Finished {
-        let started = v1::RunStarted { started_at_ms: epoch_ms(), run: self.pending.permit.number };
+        let started = v1::RunStarted {
+            started_at_ms: epoch_ms(),
+            run: self.pending.permit.number,
+            language: self.pending.language as i32,
+        };
         self.emit(run_event::Event::Started(started), 0).await;
         let code = std::mem::take(&mut self.pending.code);
         self.session.send(self.pending.permit.number, &code);
@@ -160,6 +172,10 @@ impl<'a> Run<'a> {
                     self.interrupt(Reason::Request);
                     continue;
                 }
+                outcome = self.pending.calls.next() => {
+                    self.settle(outcome).await;
+                    continue;
+                }
                 event = self.session.next() => event,
             };
             match event {
@@ -175,8 +191,47 @@ impl<'a> Run<'a> {
                     self.show(before).await;
                     self.pass_on(kind, values).await;
                 }
+                Event::Record(Frame { content: Content::Request(request), .. }) => {
+                    self.serve(request).await;
+                }
                 Event::Closed | Event::Exited => return End::Died(self.session.exit().await),
             }
+        }
+    }
+
+    /// Serves a request of the code: a search at once, a call when the caller has answered it.
+    async fn serve(&mut self, Request { id, asked }: Request) {
+        match asked {
+            Asked::Search { query, limit } => {
+                let found = self.pending.calls.tools().search(&query, limit).to_string();
+                self.session.answer(id, &Outcome::Result(found.into()));
+            }
+            Asked::Call { name, arguments } => match begin_call(&self.pending.calls, id, &name, &arguments) {
+                Ok(call) => {
+                    let before = self.session.drain();
+                    self.show(before).await;
+                    let bytes = arguments.len();
+                    let arguments = self.redact(arguments);
+                    let call = v1::ToolCall { call, name, arguments };
+                    self.emit(run_event::Event::ToolCall(call), bytes).await;
+                }
+                Err(error) => self.session.answer(id, &Outcome::Error(error)),
+            },
+        }
+    }
+
+    /// Tells the interpreter what a call came to, and the reader if its time is over.
+    async fn settle(&mut self, outcome: Settled) {
+        self.session.answer(outcome.id, &outcome.answer);
+        if let Some(call) = outcome.expired {
+            self.emit(run_event::Event::ToolCallExpired(v1::ToolCallExpired { call }), 0).await;
+        }
+    }
+
+    fn redact(&self, text: Bytes) -> Bytes {
+        match &self.session.secrets {
+            None => text,
+            Some(secrets) => without_secrets(&text, secrets),
         }
     }
 
@@ -289,8 +344,28 @@ fn redacted(value: RecordValue, secrets: &Arc<Secrets>) -> RecordValue {
     if value.name == "png" {
         return value;
     }
+    RecordValue { data: without_secrets(&value.data, secrets), ..value }
+}
+
+fn without_secrets(text: &[u8], secrets: &Arc<Secrets>) -> Bytes {
     let mut redactor = Redactor::new(Arc::clone(secrets));
-    let mut shown = redactor.push(&value.data);
+    let mut shown = redactor.push(text);
     shown.extend(redactor.finish());
-    RecordValue { data: shown.into(), ..value }
+    shown.into()
+}
+
+/// Begins a call, and returns its number, or the error for the code.
+fn begin_call(calls: &Calls, id: u64, name: &str, arguments: &[u8]) -> Result<u64, v1::ToolError> {
+    let error = |kind: v1::ToolErrorType, message: String| v1::ToolError { r#type: kind as i32, message };
+    let Some(timeout) = calls.tools().timeout(name) else {
+        return Err(error(v1::ToolErrorType::Validation, format!("there is no tool named {name:?}")));
+    };
+    if arguments.len() > MAX_TOOL_VALUE_BYTES {
+        let message = format!("the arguments are longer than {MAX_TOOL_VALUE_BYTES} bytes");
+        return Err(error(v1::ToolErrorType::Validation, message));
+    }
+    calls.begin(id, timeout).ok_or_else(|| {
+        let message = format!("{MAX_WAITING_TOOL_CALLS} calls wait for an answer already");
+        error(v1::ToolErrorType::Internal, message)
+    })
 }

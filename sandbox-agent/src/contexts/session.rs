@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use agent_protocol::v1::{RunOutput, Stream};
+use agent_protocol::v1::{RunOutput, Stream, ToolErrorType, tool_answer};
 use bytes::{Buf, BytesMut};
 use rustix::process::{Signal, WaitStatus};
+use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -13,7 +14,8 @@ use tokio::time::timeout;
 use super::frame::{self, Frame};
 use super::interpreter::{Channels, Interpreter};
 use super::output::Output;
-use crate::limits::{INTERPRETER_COLLECT, INTERPRETER_EXIT};
+use super::tools::Tools;
+use crate::limits::{INTERPRETER_COLLECT, INTERPRETER_EXIT, MAX_CODE_BYTES};
 use crate::secrets::Secrets;
 use crate::termination;
 
@@ -22,6 +24,9 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// Maximum number of bytes that are read without waiting. Beyond that, other processes than the run's write.
 const DRAIN_BYTES: usize = 1024 * 1024;
+
+/// What may wait for an interpreter before nothing more is read of it. The code of a run is the longest message.
+const MAX_TO_SEND_BYTES: usize = 2 * MAX_CODE_BYTES;
 
 /// What an interpreter did.
 pub(super) enum Event {
@@ -74,25 +79,54 @@ impl Session {
 
     /// Sends the code of a run. It arrives while the events are read.
     pub(super) fn send(&mut self, run: u64, code: &str) {
-        self.to_send.extend_from_slice(format!("{run}\n").as_bytes());
-        self.to_send.extend_from_slice(code.as_bytes());
-        self.to_send.extend_from_slice(b"\0");
+        self.send_message(&run.to_string(), code);
+    }
+
+    /// Tells the interpreter which tools its code can call.
+    pub(super) fn send_tools(&mut self, tools: &Tools) {
+        let names = tools.names();
+        if !names.is_empty() {
+            self.send_message("tools", &json!(names).to_string());
+        }
+    }
+
+    /// Answers a request of the code. It arrives while the events are read.
+    pub(super) fn answer(&mut self, id: u64, answer: &tool_answer::Outcome) {
+        match answer {
+            tool_answer::Outcome::Result(json) => {
+                self.send_message(&format!("result {id}"), &String::from_utf8_lossy(json));
+            }
+            tool_answer::Outcome::Error(error) => {
+                let named = json!({ "type": name_of(error.r#type()), "message": error.message });
+                self.send_message(&format!("error {id}"), &named.to_string());
+            }
+        }
+    }
+
+    fn send_message(&mut self, head: &str, content: &str) {
+        for part in [head, "\n", content, "\0"] {
+            self.to_send.extend_from_slice(part.as_bytes());
+        }
     }
 
     /// Waits for what the interpreter does next. Safe to cancel.
     pub(super) async fn next(&mut self) -> Event {
         loop {
-            match frame::take(&mut self.received) {
-                Ok(Some(frame)) => return Event::Record(frame),
-                Ok(None) => {}
-                Err(frame::Garbage) => return Event::Closed,
+            // Code that does not read its answers gets no other ones, so they are bounded.
+            let is_taken = self.to_send.len() <= MAX_TO_SEND_BYTES;
+            if is_taken {
+                match frame::take(&mut self.received) {
+                    Ok(Some(frame)) => return Event::Record(frame),
+                    Ok(None) => {}
+                    Err(frame::Garbage) => return Event::Closed,
+                }
             }
             if self.has_exited {
                 return Event::Exited;
             }
             tokio::select! {
                 // The read that follows reports an error.
-                _ = self.control.readable() => {
+                _ = self.control.readable(), if is_taken => {
                     if self.read_control().is_err() {
                         return Event::Closed;
                     }
@@ -183,5 +217,15 @@ fn shown(taken: Option<(usize, Option<RunOutput>)>) -> Event {
     match taken {
         Some((_, Some(output))) => Event::Output(output),
         _ => Event::Nothing,
+    }
+}
+
+/// Name of a type of error, as the code sees it.
+fn name_of(error: ToolErrorType) -> &'static str {
+    match error {
+        ToolErrorType::Permission => "permission_error",
+        ToolErrorType::Timeout => "timeout",
+        ToolErrorType::Validation => "validation_error",
+        ToolErrorType::Internal | ToolErrorType::Unspecified => "internal_error",
     }
 }

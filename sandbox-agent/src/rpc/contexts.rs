@@ -43,6 +43,16 @@ impl Contexts for Service {
         Ok(Response::new(context.status()))
     }
 
+    async fn list_tools(&self, request: Request<v1::ContextRef>) -> Reply<v1::ListToolsReply> {
+        let context = self.contexts.get(&request.get_ref().context_id).map_err(to_status)?;
+        Ok(Response::new(v1::ListToolsReply { tools: context.tools() }))
+    }
+
+    async fn answer_tool_call(&self, request: Request<v1::ToolAnswer>) -> Reply<v1::AnswerToolCallReply> {
+        self.contexts.answer(request.into_inner()).map_err(to_status)?;
+        Ok(Response::new(v1::AnswerToolCallReply {}))
+    }
+
     async fn close(&self, request: Request<v1::ContextRef>) -> Reply<v1::CloseContextReply> {
         self.contexts.close(&request.get_ref().context_id).await.map_err(to_status)?;
         Ok(Response::new(v1::CloseContextReply {}))

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use sandbox_api::command::StartCommand;
-use sandbox_api::context::{Language, OpenContext, RunCode};
+use sandbox_api::context::{Language, OpenContext, RunCode, RunRecord};
 use sandbox_api::sandbox::CreateSandbox;
+use sandbox_api::tool::{Tool, ToolAnswer};
 use sandbox_api::{ContextId, SandboxId};
 use sandbox_client::Client;
 
@@ -24,6 +25,12 @@ const SUMS: [(Language, &str, &str); 3] = [
     (Language::Python, "1+1", "python3 -c 'print(1+1)'"),
     (Language::Javascript, "1+1", "node -e 'console.log(1+1)'"),
     (Language::Bash, "echo $((1+1))", "echo $((1+1))"),
+];
+
+/// Code that calls a tool many times.
+const CALLS: [(Language, &str); 2] = [
+    (Language::Python, "for value in range(320): tools.echo(value=value)"),
+    (Language::Javascript, "for (let value = 0; value < 320; value++) await tools.echo({ value })"),
 ];
 
 pub(crate) async fn measure() {
@@ -54,6 +61,31 @@ pub(crate) async fn measure() {
         ratio("context / command", in_context.p50 / alone.p50, "none");
         client.close_context(&sandbox, &context).await.unwrap();
     }
+    for (language, code) in CALLS {
+        heading(&format!("{}: calls of a tool", format!("{language:?}").to_lowercase()));
+        row("from one call to the next (goal: 1.5 ms)", calls(&client, &sandbox, language, code).await);
+    }
+}
+
+/// Times between the calls of code that does nothing else, and that are answered at once.
+async fn calls(client: &Client, sandbox: &SandboxId, language: Language, code: &str) -> Vec<Duration> {
+    let input_schema = serde_json::json!({ "type": "object", "required": ["value"] });
+    let (name, description) = ("echo".to_owned(), String::new());
+    let tool = Tool { name, description, input_schema, output_schema: None, timeout_ms: None };
+    let request = OpenContext { tools: vec![tool], ..OpenContext::new(language) };
+    let context = client.open_context(sandbox, &request).await.unwrap().context_id;
+    let mut records = client.run_code(sandbox, &context, &RunCode::new(code)).await.unwrap();
+    let (mut times, mut last) = (Vec::new(), Instant::now());
+    while let Some(record) = records.next().await {
+        if let RunRecord::ToolCall(call) = record.unwrap() {
+            times.push(last.elapsed());
+            last = Instant::now();
+            let answer = ToolAnswer::Result(call.arguments["value"].clone());
+            client.answer_tool_call(sandbox, &context, call.call, &answer).await.unwrap();
+        }
+    }
+    client.close_context(sandbox, &context).await.unwrap();
+    times.split_off(WARM_UP)
 }
 
 /// Opens contexts, and waits for the result of code in each. The first one reads the interpreter from the disk.

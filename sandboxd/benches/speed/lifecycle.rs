@@ -88,7 +88,7 @@ impl Rival {
         let address = EngineAddress::Unix("/var/run/docker.sock".into());
         let connect = Engine::connect(address, home.instance.clone(), None, Default::default());
         let engine = connect.await.unwrap();
-        let agent_volume = engine.ensure_agent_volume(&agent_program(), None, IMAGE).await.unwrap();
+        let agent_volume = engine.ensure_agent_volume(&agent_program(), None, IMAGE).await.unwrap().name;
         let disks = engine.open_disks(IMAGE, &agent_volume).await.ok();
         let disks = disks.map(|disks| {
             let pool = DiskPool::new(disks.clone(), Resources::default().disk_mb());

@@ -179,9 +179,10 @@ mod tests {
             ],
         ),
         (
-            "is input of a recorded command or terminal, and may be secret",
+            "is input of a recorded command, run or terminal, and may be secret",
             &[
                 "POST /v1/sandboxes/{id}/commands/{commandId}/stdin",
+                "POST /v1/sandboxes/{id}/contexts/{contextId}/toolCalls/{call}",
                 "POST /v1/sandboxes/{id}/terminals/{terminalId}/input",
             ],
         ),

@@ -23,6 +23,7 @@ use sandbox_api::repository::RunInRepository;
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, TouchSandbox};
 use sandbox_api::snapshot::{CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot};
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
+use sandbox_api::tool::ToolAnswer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -51,7 +52,6 @@ impl RequestBody for ParkSandbox {}
 impl RequestBody for TouchSandbox {}
 impl RequestBody for KillCommand {}
 impl RequestBody for ResizeTerminal {}
-impl RequestBody for OpenContext {}
 impl RequestBody for CreateLink {}
 impl RequestBody for Network {}
 impl RequestBody for AllowDenied {}
@@ -81,6 +81,16 @@ impl RequestBody for RunInRepository {
 /// Fits a program and its arguments, as for a command.
 impl RequestBody for OpenTerminal {
     const MAX_BYTES: usize = limits::MAX_COMMAND_BODY_BYTES;
+}
+
+/// Fits the definitions of tools.
+impl RequestBody for OpenContext {
+    const MAX_BYTES: usize = limits::MAX_OPEN_CONTEXT_BODY_BYTES;
+}
+
+/// Fits the result of a tool.
+impl RequestBody for ToolAnswer {
+    const MAX_BYTES: usize = limits::MAX_TOOL_ANSWER_BODY_BYTES;
 }
 
 impl RequestBody for RunCode {

@@ -287,7 +287,7 @@ pub(super) fn text(field: &str, text: String, max_bytes: usize) -> Result<String
     Ok(text)
 }
 
-pub(super) fn env_of(env: sandbox_api::sandbox::StringMap) -> Result<HashMap<String, String>> {
+pub(super) fn env_of(env: sandbox_api::StringMap) -> Result<HashMap<String, String>> {
     let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
     if env.len() > limits::MAX_ENV_ENTRIES || bytes > limits::MAX_ENV_BYTES {
         let (entries, bytes) = (limits::MAX_ENV_ENTRIES, limits::MAX_ENV_BYTES);

@@ -1,19 +1,23 @@
 //! Context handlers: convert between wire and model types.
 
 use axum::response::Response;
-use sandbox_api::context::{Context, ContextInterrupted, ContextList, ContextOpened, OpenContext, RunCode};
+use sandbox_api::context::{
+    Context, ContextInterrupted, ContextList, ContextOpened, Language, OpenContext, RunCode,
+};
 use sandbox_api::{CommandId, ContextId, Done};
 
 use super::body::Json;
 use super::caller::{Reader, User};
 use super::command::{env_of, text, timeout_of};
+use super::context_tools;
 use super::error::Result;
 use super::openapi::answers::*;
 use super::openapi::{InContext, InSandbox};
 use super::params::{self, Path};
 use super::{ndjson, run_records};
 use crate::model::context::{ContextSpec, ContextStatus, RunSpec};
-use crate::model::{Limits, Refusal, limits};
+use crate::model::packages::PackageSet;
+use crate::model::{FieldError, Limits, Refusal, limits};
 use crate::service;
 
 /// Open a context.
@@ -22,16 +26,20 @@ use crate::service;
 /// parked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/contexts", operation_id = "openContext", tag = "contexts",
     params(InSandbox), request_body = OpenContext,
-    responses((status = 200, body = ContextOpened), ByName, ByBody, BySandbox))]
+    responses((status = 200, body = ContextOpened), ByName, ByPackages, ByBody, BySandbox))]
 pub(super) async fn open(
     User(access): User,
     Path(id): Path<String>,
     Json(request): Json<OpenContext>,
 ) -> Result<Json<ContextOpened>> {
     let id = access.sandbox(params::sandbox(&id)?)?;
-    let spec = spec_of(request)?;
+    let packages = packages_of(&request)?;
+    let mut spec = spec_of(request)?;
     let context_id = spec.id.clone();
     access.found("contextId", &context_id);
+    if let Some(packages) = packages {
+        access.packages().add(&id, packages, &mut spec).await?;
+    }
     access.contexts().open(&id, spec).await?;
     Ok(Json(ContextOpened { context_id }))
 }
@@ -77,7 +85,11 @@ pub(super) async fn run(
     let spec = run_of(context, request, access.limits())?;
     let (run_id, timeout) = (spec.id.clone(), spec.timeout);
     let id = access.record_run(id, &spec).await?;
-    Ok(run_records::response(access.contexts().run(&id, spec).await?, run_id, timeout))
+    Ok(run_records::response(
+        access.contexts().run(&id, access.shared_principal(), spec).await?,
+        run_id,
+        timeout,
+    ))
 }
 
 /// Interrupt a run.
@@ -122,6 +134,14 @@ pub(super) async fn close(
     Ok(Json(Done::OK))
 }
 
+fn packages_of(request: &OpenContext) -> std::result::Result<Option<PackageSet>, FieldError> {
+    let packages = PackageSet::parse(request.packages.as_deref().unwrap_or_default())?;
+    match packages.is_some() && request.language != Language::Python {
+        true => Err(FieldError::new("packages", "must be absent if the language is not python")),
+        false => Ok(packages),
+    }
+}
+
 fn spec_of(request: OpenContext) -> Result<ContextSpec> {
     Ok(ContextSpec {
         id: ContextId::random().map_err(|source| service::Error::Randomness { source })?,
@@ -129,6 +149,7 @@ fn spec_of(request: OpenContext) -> Result<ContextSpec> {
         cwd: text("cwd", request.cwd.unwrap_or_default(), limits::MAX_PATH_BYTES)?,
         env: env_of(request.env.unwrap_or_default())?,
         secrets: Vec::new(),
+        tools: context_tools::tools_of(request.tools, request.language)?,
     })
 }
 
@@ -153,5 +174,7 @@ fn to_wire(status: ContextStatus) -> Context {
         started_at: ndjson::time(status.started_at_ms),
         running: status.is_running,
         runs: status.runs,
+        tools: status.tools,
+        tool_calls: status.tool_calls,
     }
 }

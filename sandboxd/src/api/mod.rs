@@ -16,6 +16,7 @@ mod command;
 mod command_body;
 mod connections;
 mod context;
+mod context_tools;
 mod decode;
 mod denial;
 mod docs;

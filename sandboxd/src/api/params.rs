@@ -69,6 +69,12 @@ pub(super) fn context(text: &str) -> Result<ContextId> {
     text.parse().map_err(|_| Refusal::NotFound(Resource::Context).into())
 }
 
+/// Parses the number of a tool call: digits without leading zeros, so that each call has one path.
+pub(super) fn tool_call(text: &str) -> Result<u64> {
+    let call = text.parse::<u64>().ok().filter(|call| *call > 0 && call.to_string() == text);
+    call.ok_or_else(|| Refusal::NotFound(Resource::ToolCall).into())
+}
+
 /// Parses a link id.
 pub(super) fn link(text: &str) -> Result<LinkId> {
     text.parse().map_err(|_| Refusal::NotFound(Resource::Link).into())

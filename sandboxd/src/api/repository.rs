@@ -1,7 +1,7 @@
 //! Handlers of repositories: convert between wire and model types.
 
 use sandbox_api::command::{CommandRan, StartCommand};
-use sandbox_api::repository::{QueryRepository, RepositoryRan, RunInRepository};
+use sandbox_api::repository::{QueryRepository, RepositoryRan, RunInRepository, WorkspaceRepository};
 use sandbox_api::sandbox::{RepositorySource, WorkspaceSource};
 
 use super::body::Json;
@@ -12,7 +12,7 @@ use super::openapi::answers::*;
 use super::params::{self, Params};
 use super::run::{limit_of, run_to_end};
 use crate::model::{CommandSpec, FieldError, limits};
-use crate::service::{Access, Opened, RepositoryRequest};
+use crate::service::{Access, Opened, RepositoryFiles, RepositoryRequest};
 
 /// The workspace is the home directory, so a repository could configure the git of the script.
 const GIT_CONFIG: (&str, &str) = ("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -81,8 +81,9 @@ async fn run_for(access: Access, request: RunInRepository) -> Result<Json<Reposi
     let idle_ttl = access.limits().default_idle_ttl;
     let opened = repositories.open(access.creator()?, session_key.as_ref(), &wanted, idle_ttl).await?;
     access.found("sandboxId", &opened.sandbox.id);
-    access.found("repository", opened.repository.key.url.to_string());
-    access.found("commit", opened.repository.key.commit.as_str());
+    let key = &opened.files.repository.key;
+    access.found("repository", key.origin.to_string());
+    access.found("commit", key.commit.as_str());
     let id = access.sandbox(opened.sandbox.id.clone())?;
     let id = access.record_commands(id, std::slice::from_ref(&spec)).await?;
     Ok(Json(to_wire(opened, run_to_end(&access, &id, spec, limit).await?)))
@@ -100,17 +101,32 @@ pub(super) fn source_of(source: &WorkspaceSource, access: &Access) -> Result<Sou
     Ok(Source::Repository(request.map_err(in_workspace)?))
 }
 
-fn to_wire(opened: Opened, ran: CommandRan) -> RepositoryRan {
-    let Opened { sandbox, repository, warnings, is_cached } = opened;
-    RepositoryRan {
-        sandbox_id: sandbox.id,
-        repository: repository.key.url.to_string(),
+/// Describes the files of a repository.
+pub(super) fn files_to_wire(files: RepositoryFiles) -> WorkspaceRepository {
+    let RepositoryFiles { repository, warnings, is_cached } = files;
+    WorkspaceRepository {
+        repository: repository.key.origin.to_string(),
         resolved_ref: repository.key.commit.to_string(),
         resolved_version: repository.version,
         branch: repository.branch,
         tags: repository.tags,
         cached: is_cached,
         warnings: warnings.into_iter().map(|warning| warning.as_str().to_owned()).collect(),
+    }
+}
+
+fn to_wire(opened: Opened, ran: CommandRan) -> RepositoryRan {
+    let WorkspaceRepository { repository, resolved_ref, resolved_version, branch, tags, cached, warnings } =
+        files_to_wire(opened.files);
+    RepositoryRan {
+        sandbox_id: opened.sandbox.id,
+        repository,
+        resolved_ref,
+        resolved_version,
+        branch,
+        tags,
+        cached,
+        warnings,
         exit_code: ran.exit_code,
         reason: ran.reason,
         duration_ms: ran.duration_ms,

@@ -13,10 +13,10 @@ use utoipa_axum::routes;
 use super::error::{method_not_allowed, no_such_route};
 use super::openapi::Routes;
 use super::{
-    ApiState, acts, audit, auth, batch, child_token, client_address, command, context, docs, files, health,
-    history, hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race, rates,
-    repository, request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check, snapshot_file,
-    stdin, surface, terminal, ticket, tunnel, value, verb,
+    ApiState, acts, audit, auth, batch, child_token, client_address, command, context, context_tools, docs,
+    files, health, history, hosts, mcp as mcp_server, metrics, network, orphan, pace, port, project, race,
+    rates, repository, request_log, run, sandbox, server, snapshot, snapshot_changes, snapshot_check,
+    snapshot_file, stdin, surface, terminal, ticket, tunnel, value, verb,
 };
 use crate::model::Instance;
 
@@ -38,6 +38,7 @@ fn routes() -> Routes {
         .add("/v1/sandboxes/{id}/contexts", routes!(context::list, context::open))
         .add("/v1/sandboxes/{id}/contexts/{contextId}", routes!(context::inspect, context::close))
         .add("/v1/sandboxes/{id}/contexts/{contextId}:run", routes!(context::run))
+        .add("/v1/sandboxes/{id}/contexts/{contextId}/toolCalls/{call}", routes!(context_tools::answer))
         .add("/v1/sandboxes/{id}/contexts/{contextId}:interrupt", routes!(context::interrupt))
         .add("/v1/sandboxes/{id}/contexts/{contextId}:restart", routes!(context::restart))
         .add("/v1/sandboxes/{id}/commands:batch", routes!(batch::run))

@@ -14,12 +14,13 @@ use bytes::Bytes;
 use futures::StreamExt;
 use sandbox_api::command::Output;
 use sandbox_api::context::{Display, RunError, RunRecord};
+use sandbox_api::tool::ToolCall;
 use sandbox_api::{CommandId, NDJSON};
 
 use super::ndjson::time;
 use crate::model::command::Stream;
 use crate::model::context::{RecordKind, RunEnded, RunEvent};
-use crate::model::limits;
+use crate::model::{limits, tool};
 use crate::service::RunStream;
 
 /// What the records of a run have in common.
@@ -50,7 +51,7 @@ fn line(record: &RunRecord) -> Bytes {
 impl Encoder {
     fn record(&mut self, event: RunEvent) -> RunRecord {
         match event {
-            RunEvent::Started { at_ms, run } => RunRecord::Start {
+            RunEvent::Started { at_ms, run, .. } => RunRecord::Start {
                 run_id: self.run_id.clone(),
                 run,
                 started_at: time(at_ms),
@@ -64,6 +65,7 @@ impl Encoder {
             RunEvent::Record { kind: RecordKind::Result, values } => RunRecord::Result(display(&values)),
             RunEvent::Record { kind: RecordKind::Display, values } => RunRecord::Display(display(&values)),
             RunEvent::Record { kind: RecordKind::Error, values } => RunRecord::Error(error(&values)),
+            RunEvent::ToolCall(call) => RunRecord::ToolCall(tool_call(call)),
             RunEvent::Heartbeat => RunRecord::Heartbeat,
             RunEvent::Ended(ended) => end(&ended),
         }
@@ -95,6 +97,11 @@ fn display(values: &HashMap<String, Bytes>) -> Display {
 fn error(values: &HashMap<String, Bytes>) -> RunError {
     let text = |name: &str| values.get(name).map(lossy).unwrap_or_default();
     RunError { name: text("name"), value: text("value"), traceback: text("traceback") }
+}
+
+fn tool_call(call: tool::ToolCall) -> ToolCall {
+    let tool::ToolCall { call, name, arguments, timeout } = call;
+    ToolCall { call, name, arguments, timeout_ms: timeout.as_millis() as u64 }
 }
 
 fn end(ended: &RunEnded) -> RunRecord {

@@ -16,14 +16,17 @@ use super::network;
 use super::openapi::InSandbox;
 use super::openapi::answers::*;
 use super::params::{self, Params, Path};
-use super::repository::{Source, source_of};
+use super::repository::{Source, files_to_wire, source_of};
 use crate::model::field::checked;
 use crate::model::network::NetworkRequest;
+use crate::model::packages::PackageSet;
 use crate::model::posture::Seccomp;
 use crate::model::sandbox::{IDLE_TTL_MS, env, map, ports, session_key};
 use crate::model::secret::secret_env;
 use crate::model::{Checkpoints, FieldError, NetworkPolicy, Resources, Runtime, SandboxSpec, Stage, limits};
-use crate::service::{self, Access, Changes, Reconnected, SandboxView, Selection, SpecError};
+use crate::service::{
+    self, Access, Changes, Reconnected, RepositoryFiles, SandboxView, Selection, SpecError,
+};
 
 /// Create or reconnect to a sandbox.
 ///
@@ -32,7 +35,7 @@ use crate::service::{self, Access, Changes, Reconnected, SandboxView, Selection,
 /// it. Other differences are listed in `ignored`.
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
     request_body = CreateSandbox,
-    responses((status = 200, body = SandboxCreated), ByName, ByRepository, ByBody, BySandbox))]
+    responses((status = 200, body = SandboxCreated), ByName, ByRepository, ByPackages, ByBody, BySandbox))]
 pub(super) async fn create(
     User(access): User,
     Json(request): Json<CreateSandbox>,
@@ -44,17 +47,7 @@ pub(super) async fn create(
         network: network_of(&request)?,
         checkpoints: request.checkpoints.map(|_| spec.checkpoints),
     };
-    let source = request.workspace.as_ref().map(|source| source_of(source, &access)).transpose()?;
-    let found = match source {
-        None => access.sandboxes().create_or_reconnect(spec.clone(), &changes).await?,
-        Some(Source::Snapshot(id)) => {
-            let snapshot = access.snapshot(id).await;
-            access.snapshots().create(spec.clone(), &changes, snapshot).await?
-        }
-        Some(Source::Repository(request)) => {
-            access.repositories().create(spec.clone(), &changes, &request).await?
-        }
-    };
+    let (found, files) = create_with_files(&request, &access, spec.clone(), &changes).await?;
     access.found("sandboxId", &found.id);
     access.found("created", found.created);
     // It may have changed that of an existing sandbox.
@@ -67,7 +60,33 @@ pub(super) async fn create(
         woken: found.woken,
         ignored,
         image_id: found.image_id,
+        repository: files.map(files_to_wire),
     }))
+}
+
+/// Finds the session's sandbox, or creates it with the files that the request names.
+async fn create_with_files(
+    request: &CreateSandbox,
+    access: &Access,
+    spec: SandboxSpec,
+    changes: &Changes,
+) -> Result<(Reconnected, Option<RepositoryFiles>)> {
+    let source = request.workspace.as_ref().map(|source| source_of(source, access)).transpose()?;
+    let packages = packages_of(request)?;
+    let found = match source {
+        None => match packages {
+            None => access.sandboxes().create_or_reconnect(spec, changes).await?,
+            Some(packages) => access.packages().create(spec, changes, packages).await?,
+        },
+        Some(Source::Snapshot(id)) => {
+            let snapshot = access.snapshot(id).await;
+            access.snapshots().create(spec, changes, snapshot).await?
+        }
+        Some(Source::Repository(wanted)) => {
+            return Ok(access.repositories().create(spec, changes, &wanted).await?);
+        }
+    };
+    Ok((found, None))
 }
 
 /// List sandboxes.
@@ -203,6 +222,14 @@ fn spec_of(request: &CreateSandbox, access: &Access) -> Result<SandboxSpec> {
     })
 }
 
+fn packages_of(request: &CreateSandbox) -> std::result::Result<Option<PackageSet>, FieldError> {
+    let packages = PackageSet::parse(request.packages.as_deref().unwrap_or_default())?;
+    match packages.is_some() && request.workspace.is_some() {
+        true => Err(FieldError::new("packages", "must not be combined with workspace")),
+        false => Ok(packages),
+    }
+}
+
 fn network_of(request: &CreateSandbox) -> std::result::Result<Option<NetworkRequest>, FieldError> {
     request.network.as_ref().map(|network| NetworkRequest::new(network, "network.")).transpose()
 }
@@ -306,6 +333,7 @@ fn ignored(request: &CreateSandbox, requested: &SandboxSpec, reconnected: &Recon
         ("secretEnv", request.secret_env.is_some() && requested.secret_env != found.secret_env),
         ("metadata", request.metadata.is_some() && requested.metadata != found.metadata),
         ("workspace", request.workspace.is_some() && !reconnected.created),
+        ("packages", request.packages.as_ref().is_some_and(|some| !some.is_empty()) && !reconnected.created),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect()
 }

@@ -25,7 +25,7 @@ use crate::service::{self, NewSnapshot, SnapshotOptions};
 /// Make a snapshot.
 ///
 /// Stores the sandbox's files while it runs: the workspace, what is installed in its home, and the output files of
-/// commands, without temporary files and processes. Files keep their modes, times, links, holes and extended attributes.
+/// commands, without temporary files and processes. Also stores its values. Files keep their modes, times, links, holes and extended attributes.
 /// What an earlier snapshot has already takes no space again. A file that is being written may be caught in the middle;
 /// `torn` lists those that changed each time they were read. Wakes a parked sandbox. The snapshot outlives the sandbox.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/snapshots", operation_id = "makeSnapshot", tag = "snapshots",
@@ -108,10 +108,10 @@ pub(super) async fn delete(User(access): User, Path(id): Path<String>) -> Result
 
 /// Restore a snapshot.
 ///
-/// Turns the sandbox's files into those of the snapshot, in place. Only what differs is written. A snapshot of the present
-/// files is made first: `checkpointId`. Rejected while a command or a program on a terminal runs, unless `force` is set,
-/// which ends what runs. If the disk has too little space, nothing is changed. Requests to the sandbox wait meanwhile. A
-/// restore that is interrupted is finished or undone before the next request is served.
+/// Turns the sandbox's files and values into those of the snapshot, in place. Only what differs is written. A snapshot of
+/// the present files and values is made first: `checkpointId`. Rejected while a command or a program on a terminal runs,
+/// unless `force` is set, which ends what runs. If the disk has too little space, nothing is changed. Requests to the
+/// sandbox wait meanwhile. A restore that is interrupted is finished or undone before the next request is served.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}:restore", operation_id = "restoreSnapshot", tag = "snapshots",
     params(InSandbox), request_body = RestoreSnapshot,
     responses((status = 200, body = SnapshotRestored), ByName, ByBody, BySandbox))]
@@ -157,6 +157,7 @@ pub(super) async fn fork(
         woken: fork.woken,
         ignored: Vec::new(),
         image_id: fork.image_id,
+        repository: None,
     });
     Ok(Json(SandboxForked { sandboxes: sandboxes.collect() }))
 }

@@ -17,6 +17,7 @@
 //!   reached
 //! - `snapshots`: the files of a sandbox at one time
 //! - `repositories`: repositories that were fetched, and sandboxes with their files
+//! - `packages`: Python packages that were resolved, for sandboxes and contexts
 //! - `projects`: projects and their tokens
 
 mod access;
@@ -34,10 +35,12 @@ mod history;
 mod lifecycle;
 mod mcp_servers;
 mod ownership;
+mod packages;
 mod previews;
 mod projects;
 mod quotas;
 mod repositories;
+mod run_to_end;
 mod setup;
 mod snapshots;
 mod start;
@@ -63,20 +66,21 @@ pub use self::contexts::{Contexts, RunStream};
 pub use self::downloads::{DownloadPermit, Downloads};
 pub use self::egress::{Allowed, Denial, DenialEvent, DenialStream};
 pub use self::error::{
-    BaseFault, Error, McpServerError, OwnershipError, QuotaError, RepositoryError, SnapshotError, SpecError,
-    StdinError,
+    BaseFault, Error, McpServerError, OwnershipError, PackageError, QuotaError, RepositoryError,
+    SnapshotError, SpecError, StdinError,
 };
 pub use self::files::{FileStream, Files, SecretValues, UploadFailed};
 pub use self::lifecycle::{
     Changes, Lifecycle, OrphanView, Readiness, Reconnected, SandboxUsage, SandboxView, Selection,
 };
 pub use self::mcp_servers::{McpServerView, McpServers};
+pub use self::packages::Packages;
 pub use self::previews::{
     Link, LinkListener, LinkRequest, PreviewActivity, PreviewUse, Previews, Tunnel, carry,
 };
 pub use self::projects::{Connections, NewChild, NewToken, Projects, random_text};
 pub use self::quotas::{QuotaUse, Quotas, UsageReport};
-pub use self::repositories::{Opened, Repositories, RepositoryRequest};
+pub use self::repositories::{Opened, Repositories, RepositoryFiles, RepositoryRequest};
 pub use self::setup::Setup;
 pub use self::snapshots::{
     ChangeKind, ChangeOptions, ChangePage, CheckMode, CheckReport, Diff, FileChange, ImportFailed,
@@ -116,6 +120,7 @@ pub struct Service {
     mcp_servers: Arc<McpServers>,
     snapshots: Arc<Snapshots>,
     repositories: Arc<Repositories>,
+    packages: Arc<Packages>,
     projects: Projects,
     quotas: Arc<Quotas>,
     values: Arc<Values>,
@@ -156,6 +161,7 @@ impl Service {
         let commands = Arc::new(Commands::new(&context, &lifecycle, &history, &snapshots, &quotas));
         let files = Arc::new(Files::new(&lifecycle, &storage, &snapshots));
         let repositories = Arc::new(Repositories::new(&context, &egress, &lifecycle, &snapshots).await?);
+        let packages = Arc::new(Packages::new(&context, &egress, &lifecycle, &snapshots).await?);
         let previews = Previews::new(&context, &audit, &lifecycle, &egress, &quotas);
         Ok(Arc::new(Self {
             contexts: Arc::new(Contexts::new(&lifecycle, &history, &snapshots, &quotas)),
@@ -164,6 +170,7 @@ impl Service {
             values: Arc::new(Values::new(&context, &lifecycle, &quotas)),
             projects,
             repositories,
+            packages,
             quotas,
             files,
             mcp_servers: Arc::new(McpServers::new(&context, &lifecycle)),
@@ -237,6 +244,11 @@ impl Service {
     /// Repositories that were fetched.
     pub fn repositories(&self) -> &Arc<Repositories> {
         &self.repositories
+    }
+
+    /// Python packages that were resolved.
+    pub fn packages(&self) -> &Arc<Packages> {
+        &self.packages
     }
 
     /// Projects and their tokens.

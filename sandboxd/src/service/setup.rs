@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::model::audit::AuditSettings;
 use crate::model::jwt::JwtSettings;
+use crate::model::packages::PackageSettings;
 use crate::model::preview::PreviewSettings;
 use crate::model::repository::RepositorySettings;
 use crate::model::{DiskQuota, EgressSettings, ImageSource, Limits, ProjectQuotas, RemoteStore, Transport};
@@ -52,6 +53,8 @@ pub struct Setup {
     pub egress: EgressSettings,
     /// Repositories that are fetched.
     pub repositories: RepositorySettings,
+    /// Python packages that are resolved.
+    pub packages: PackageSettings,
     /// Which JSON Web Tokens are accepted. `None` accepts none.
     pub jwt: Option<JwtSettings>,
     /// Ports of this machine that sandboxes never reach.

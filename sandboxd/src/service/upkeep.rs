@@ -103,6 +103,9 @@ impl Service {
             if let Err(error) = self.repositories.tidy_up().await {
                 warn!(error = &error as &dyn std::error::Error, "could not tidy up fetched repositories");
             }
+            if let Err(error) = self.packages.tidy_up().await {
+                warn!(error = &error as &dyn std::error::Error, "could not tidy up resolved packages");
+            }
             if let Err(error) = self.snapshots.delete_expired().await {
                 warn!(error = &error as &dyn std::error::Error, "could not delete expired snapshots");
             }

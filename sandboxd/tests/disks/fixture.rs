@@ -41,7 +41,7 @@ impl Fixture {
         let address = EngineAddress::Unix("/var/run/docker.sock".into());
         let engine = Engine::connect(address, Arc::clone(&instance), None, Arc::default()).await.unwrap();
         let docker = Docker::connect_with_local_defaults().unwrap().negotiate_version().await.unwrap();
-        let agent_volume = engine.ensure_agent_volume(&agent_program(), None, IMAGE).await.unwrap();
+        let agent_volume = engine.ensure_agent_volume(&agent_program(), None, IMAGE).await.unwrap().name;
         Self { engine, docker, instance, agent_volume }
     }
 

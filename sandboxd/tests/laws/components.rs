@@ -13,7 +13,7 @@ use crate::paths::imports_of;
 
 /// A component: its folder, its struct, and the components it may use. Each line names only components above it, so the
 /// arrows between them form no circle.
-const COMPONENTS: [(&str, &str, &[&str]); 18] = [
+const COMPONENTS: [(&str, &str, &[&str]); 19] = [
     ("audit", "Audit", &[]),
     ("projects", "Projects", &[]),
     ("ownership", "Ownership", &[]),
@@ -24,6 +24,7 @@ const COMPONENTS: [(&str, &str, &[&str]); 18] = [
     ("lifecycle", "Lifecycle", &["audit", "egress", "history", "ownership", "quotas", "storage"]),
     ("snapshots", "Snapshots", &["audit", "lifecycle", "quotas", "storage"]),
     ("repositories", "Repositories", &["egress", "lifecycle", "quotas", "snapshots"]),
+    ("packages", "Packages", &["egress", "lifecycle", "quotas", "snapshots"]),
     ("commands", "Commands", &["history", "lifecycle", "quotas", "snapshots"]),
     ("contexts", "Contexts", &["history", "lifecycle", "quotas", "snapshots"]),
     ("terminals", "Terminals", &["lifecycle"]),
@@ -35,8 +36,9 @@ const COMPONENTS: [(&str, &str, &[&str]); 18] = [
 ];
 
 /// What every component may use of the service itself.
-const SHARED: [&str; 16] = [
+const SHARED: [&str; 18] = [
     "clock",
+    "run_to_end",
     "tasks",
     "Authorized",
     "BaseFault",
@@ -48,6 +50,7 @@ const SHARED: [&str; 16] = [
     "Recorded",
     "QuotaError",
     "RepositoryError",
+    "PackageError",
     "Setup",
     "SnapshotError",
     "SpecError",
@@ -55,8 +58,8 @@ const SHARED: [&str; 16] = [
 ];
 
 /// The files of the service itself, which belong to no component.
-const FILES: [&str; 9] =
-    ["access", "authorized", "clock", "context", "mod", "setup", "start", "tasks", "upkeep"];
+const FILES: [&str; 10] =
+    ["access", "authorized", "clock", "context", "mod", "run_to_end", "setup", "start", "tasks", "upkeep"];
 
 /// Types that hold state which changes behind a shared reference.
 const STATE: [&str; 11] = [

@@ -13,10 +13,11 @@ use crate::parts::{depth_of, from_root};
 use crate::paths::{imports_of, is_test};
 
 /// Types of the service that may show types of these parts.
-const MAY_SHOW: [(&str, &[&str]); 5] = [
+const MAY_SHOW: [(&str, &[&str]); 6] = [
     // The causes of an error, for the log.
     ("Error", &["agent", "audit", "engine", "jwt", "store"]),
     ("RepositoryError", &["git"]),
+    ("PackageError", &["git"]),
     // `lib.rs` creates it from these.
     ("Service", &["engine", "metrics", "store"]),
     ("SpecError", &["engine"]),

@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
         "service",
         &[
             "agent", "audit", "bases", "egress", "engine", "git", "jwt", "memory", "metrics", "model",
-            "packs", "seam", "sealed", "store",
+            "packs", "schemas", "seam", "sealed", "store",
         ],
     ),
     ("content", &["model", "service"]),

@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 use crate::paths::{Import, TokenPath, imports_of, paths_of_tokens};
 
 /// The crates below `sandboxd/crates`, by the names under which `lib.rs` re-exports them.
-const CRATES: [(&str, &str); 16] = [
+const CRATES: [(&str, &str); 17] = [
     ("sandboxd_agents", "agent"),
     ("sandboxd_audit", "audit"),
     ("sandboxd_bases", "bases"),
@@ -24,6 +24,7 @@ const CRATES: [(&str, &str); 16] = [
     ("sandboxd_metrics", "metrics"),
     ("sandboxd_model", "model"),
     ("sandboxd_packs", "packs"),
+    ("sandboxd_schemas", "schemas"),
     ("sandboxd_sealed", "sealed"),
     ("sandboxd_seam", "seam"),
     ("sandboxd_state_dir", "state_dir"),

@@ -16,6 +16,7 @@ mod gvisor;
 mod lifecycle;
 mod limits;
 mod open_webui;
+mod packages;
 mod previews;
 mod projects;
 mod repositories;

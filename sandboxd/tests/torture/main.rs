@@ -9,6 +9,7 @@
 mod chance;
 mod client;
 mod copies;
+mod fetches;
 mod inventory;
 mod ledger;
 mod seams;

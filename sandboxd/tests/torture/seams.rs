@@ -7,9 +7,9 @@ use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
 use sandboxd::seam;
 
-use crate::inventory;
 use crate::snapshots::{self, Needed};
 use crate::world::World;
+use crate::{fetches, inventory};
 use test_daemon::{outcome, script};
 
 /// Time limit for reaching a seam.
@@ -36,7 +36,7 @@ const OF_STARTS: [&str; 7] = [
 pub(crate) fn cases() -> Vec<String> {
     let visits = seam::ALL
         .iter()
-        .filter(|seam| !OF_STARTS.contains(seam) && !is_of_a_repair(seam) && !is_of_a_fetch(seam))
+        .filter(|seam| !OF_STARTS.contains(seam) && !is_of_a_repair(seam) && !is_of_packages(seam))
         .flat_map(|seam| (1..=VISITS).map(move |visit| format!("{seam}:{visit}")));
     // A start reaches these through its trial sandbox, and through earlier interruptions.
     let starts = ["start.attached", "start.created", "start.started", "remove.volume", "delete.act"];
@@ -46,9 +46,14 @@ pub(crate) fn cases() -> Vec<String> {
     repairs.chain(visits).chain(starts).collect()
 }
 
-/// Whether a fetch of a repository reaches this seam. A story is killed there, because the torture has no git server.
-fn is_of_a_fetch(seam: &str) -> bool {
-    seam.starts_with("fetch.")
+/// Whether a fetch of a repository reaches this seam.
+fn is_of_a_fetch(case: &str) -> bool {
+    case.starts_with("fetch.")
+}
+
+/// Whether a resolution of packages reaches this seam. A story is killed there, because the torture has no index.
+fn is_of_packages(seam: &str) -> bool {
+    seam.starts_with("packages.")
 }
 
 /// Whether a check of the snapshots reaches this seam that finds a damaged pack.
@@ -73,6 +78,9 @@ pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
         world.start().await;
         world.check(case).await;
         snapshots::check(world, case, needed).await;
+        if is_of_a_fetch(case) {
+            fetches::check(world, case).await;
+        }
         still_works(world, case).await;
     }
 }
@@ -81,7 +89,7 @@ async fn die_at(world: &mut World, case: &str) -> Needed {
     let (act, visits) = (case.split('.').next().unwrap(), case.ends_with(":2"));
     // `start` seams are reached by a wake and by a create, `remove` seams by a delete.
     let mut sandboxes = Vec::new();
-    if act != "create" && act != "start" {
+    if act != "create" && act != "start" && act != "fetch" {
         for key in ["chat:seam-1", "chat:seam-2"] {
             sandboxes.push(create(&world.client, key).await.unwrap());
         }
@@ -96,6 +104,7 @@ async fn die_at(world: &mut World, case: &str) -> Needed {
     for number in 0..=usize::from(visits) {
         // The last request gets no response.
         let _ = match sandboxes.get(number) {
+            None if act == "fetch" => fetches::reach(&world.home, &world.client, number).await,
             None => create(&world.client, &format!("chat:seam-{}", number + 1)).await.map(drop),
             Some(sandbox) => reach(&world.client, act, sandbox, number, &needed).await,
         };

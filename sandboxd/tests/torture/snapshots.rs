@@ -70,10 +70,12 @@ pub(crate) async fn prepare(world: &World, act: &str, sandboxes: &[SandboxId]) -
 async fn changed_since_snapshot(client: &Client, sandboxes: &[SandboxId]) -> SnapshotId {
     let fill = "mkdir -p d; for i in $(seq 500); do echo $i > d/$i; done; echo snapshot > state";
     run(client, &sandboxes[0], fill).await.unwrap();
+    client.put_value(&sandboxes[0], "state", "snapshot").await.unwrap();
     let made = make(client, &sandboxes[0]).await.unwrap();
     for sandbox in sandboxes {
         let change = "rm -rf d; mkdir d; echo changed > state; echo other > d/7; echo new > d/new";
         run(client, sandbox, change).await.unwrap();
+        client.put_value(sandbox, "state", "changed").await.unwrap();
     }
     made
 }
@@ -127,16 +129,18 @@ pub(crate) async fn check(world: &mut World, case: &str, needed: Needed) {
     }
 }
 
-/// Checks that the files of each sandbox are those of the snapshot, or those from before the restore.
+/// Checks that the files and values of each sandbox are those of the snapshot, or those from before the restore.
 async fn are_whole(world: &mut World, case: &str) {
     for key in ["chat:seam-1", "chat:seam-2"] {
         let files = async {
             let sandbox = create(&world.client, key).await?;
-            run(&world.client, &sandbox, "cat state; ls d | wc -l; cat d/7").await
+            let files = run(&world.client, &sandbox, "cat state; ls d | wc -l; cat d/7").await?;
+            let value = world.client.get_value(&sandbox, "state").await?;
+            Ok::<_, Error>((files, String::from_utf8_lossy(&value).into_owned()))
         };
-        match files.await.as_deref() {
-            Ok("snapshot\n500\n7\n" | "changed\n2\nother\n") => {}
-            other => world.found(format!("{case}: {key} has files of two snapshots: {other:?}")),
+        match files.await.as_ref().map(|(files, value)| (files.as_str(), value.as_str())) {
+            Ok(("snapshot\n500\n7\n", "snapshot") | ("changed\n2\nother\n", "changed")) => {}
+            other => world.found(format!("{case}: {key} has the state of two snapshots: {other:?}")),
         }
     }
 }

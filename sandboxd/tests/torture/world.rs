@@ -10,7 +10,7 @@ use sandbox_client::Client;
 use tokio::process::Child;
 use tokio::time::{sleep, timeout};
 
-use crate::inventory;
+use crate::{fetches, inventory};
 use test_daemon::{Home, TOKEN, free_port};
 
 /// Time limit for readiness, after any kill.
@@ -44,9 +44,11 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(number: usize) -> Self {
         let home = Home::new()
+            .with_first_start()
             .set("SANDBOXD_MAX_CONCURRENT", RUNNING_AT_ONCE)
             .set("SANDBOXD_SNAPSHOTS_MB", SNAPSHOTS_MB)
             .set("SANDBOXD_LOG", "info");
+        let home = fetches::allow(home);
         let port = free_port();
         let client = Client::new(format!("http://127.0.0.1:{port}"), TOKEN).unwrap();
         let _ = fs::remove_file(log_path(number));

@@ -374,7 +374,7 @@ pub struct ShutdownReply {}
 pub struct Fault {
     #[prost(
         oneof = "fault::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 30, 31, 32, 33, 34, 35, 40, 50, 60, 61"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 21, 22, 30, 31, 32, 33, 34, 35, 40, 50, 60, 61, 62"
     )]
     pub kind: ::core::option::Option<fault::Kind>,
 }
@@ -458,12 +458,21 @@ pub mod fault {
         /// The context runs other code.
         #[prost(message, tag = "61")]
         ContextBusy(super::ContextUnknown),
+        /// The call of a tool was answered, has expired, or its run is over. Or there was none.
+        #[prost(message, tag = "62")]
+        ToolCallOver(super::ToolCallOver),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ContextUnknown {
     #[prost(string, tag = "1")]
     pub context_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCallOver {
+    /// Number of calls in the context so far.
+    #[prost(uint64, tag = "1")]
+    pub calls: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CommandUnknown {
@@ -1859,6 +1868,31 @@ pub struct OpenContextRequest {
     /// Values that are replaced in everything that the runs report.
     #[prost(message, repeated, tag = "5")]
     pub secrets: ::prost::alloc::vec::Vec<Secret>,
+    /// Tools of the caller, which the code can call. Not for bash. Since generation 12.
+    #[prost(message, repeated, tag = "6")]
+    pub tools: ::prost::alloc::vec::Vec<Tool>,
+}
+/// A tool of the caller. Its schemas are JSON, and the agent does not check values with them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tool {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub description: ::prost::alloc::string::String,
+    /// Schema of the arguments.
+    #[prost(string, tag = "3")]
+    pub input_schema: ::prost::alloc::string::String,
+    /// Schema of the result. Empty is none.
+    #[prost(string, tag = "4")]
+    pub output_schema: ::prost::alloc::string::String,
+    /// Milliseconds until a call of it fails.
+    #[prost(uint64, tag = "5")]
+    pub timeout_ms: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListToolsReply {
+    #[prost(message, repeated, tag = "1")]
+    pub tools: ::prost::alloc::vec::Vec<Tool>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ContextStatus {
@@ -1877,6 +1911,12 @@ pub struct ContextStatus {
     /// Number of runs so far.
     #[prost(uint64, tag = "6")]
     pub runs: u64,
+    /// Names of its tools.
+    #[prost(string, repeated, tag = "7")]
+    pub tools: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Number of calls of its tools so far.
+    #[prost(uint64, tag = "8")]
+    pub tool_calls: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListContextsRequest {}
@@ -1897,7 +1937,7 @@ pub struct RunCodeRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RunEvent {
-    #[prost(oneof = "run_event::Event", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "run_event::Event", tags = "1, 2, 3, 4, 5, 6")]
     pub event: ::core::option::Option<run_event::Event>,
 }
 /// Nested message and enum types in `RunEvent`.
@@ -1912,6 +1952,10 @@ pub mod run_event {
         Record(super::RunRecord),
         #[prost(message, tag = "4")]
         Ended(super::RunEnded),
+        #[prost(message, tag = "5")]
+        ToolCall(super::ToolCall),
+        #[prost(message, tag = "6")]
+        ToolCallExpired(super::ToolCallExpired),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1921,6 +1965,9 @@ pub struct RunStarted {
     /// Number of the run in its context, from 1.
     #[prost(uint64, tag = "2")]
     pub run: u64,
+    /// Since generation 12.
+    #[prost(enumeration = "Language", tag = "3")]
+    pub language: i32,
 }
 /// Bytes that the interpreter or its children wrote. If they are UTF-8, they end between two characters.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1946,6 +1993,53 @@ pub struct RecordValue {
     #[prost(bytes = "bytes", tag = "2")]
     pub data: ::prost::bytes::Bytes,
 }
+/// The code calls a tool, and waits for AnswerToolCall.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCall {
+    /// Number of the call in its context, from 1.
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// What the code passes, as JSON if the code is honest.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub arguments: ::prost::bytes::Bytes,
+}
+/// A call was not answered within the timeout of its tool. The code has received an error.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCallExpired {
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolAnswer {
+    #[prost(string, tag = "1")]
+    pub context_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub call: u64,
+    #[prost(oneof = "tool_answer::Outcome", tags = "3, 4")]
+    pub outcome: ::core::option::Option<tool_answer::Outcome>,
+}
+/// Nested message and enum types in `ToolAnswer`.
+pub mod tool_answer {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Outcome {
+        /// JSON without NUL.
+        #[prost(bytes, tag = "3")]
+        Result(::prost::bytes::Bytes),
+        #[prost(message, tag = "4")]
+        Error(super::ToolError),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolError {
+    #[prost(enumeration = "ToolErrorType", tag = "1")]
+    pub r#type: i32,
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AnswerToolCallReply {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RunEnded {
     #[prost(enumeration = "RunStatus", tag = "1")]
@@ -2039,6 +2133,41 @@ impl RecordKind {
             "RECORD_KIND_RESULT" => Some(Self::Result),
             "RECORD_KIND_DISPLAY" => Some(Self::Display),
             "RECORD_KIND_ERROR" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ToolErrorType {
+    Unspecified = 0,
+    Permission = 1,
+    Timeout = 2,
+    Validation = 3,
+    Internal = 4,
+}
+impl ToolErrorType {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TOOL_ERROR_TYPE_UNSPECIFIED",
+            Self::Permission => "TOOL_ERROR_TYPE_PERMISSION",
+            Self::Timeout => "TOOL_ERROR_TYPE_TIMEOUT",
+            Self::Validation => "TOOL_ERROR_TYPE_VALIDATION",
+            Self::Internal => "TOOL_ERROR_TYPE_INTERNAL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TOOL_ERROR_TYPE_UNSPECIFIED" => Some(Self::Unspecified),
+            "TOOL_ERROR_TYPE_PERMISSION" => Some(Self::Permission),
+            "TOOL_ERROR_TYPE_TIMEOUT" => Some(Self::Timeout),
+            "TOOL_ERROR_TYPE_VALIDATION" => Some(Self::Validation),
+            "TOOL_ERROR_TYPE_INTERNAL" => Some(Self::Internal),
             _ => None,
         }
     }
@@ -2333,6 +2462,53 @@ pub mod contexts_client {
                 .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "Close"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns the tools of a context. Since generation 12.
+        pub async fn list_tools(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::ListToolsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/ListTools",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "ListTools"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Answers a call of a tool. Errors: Fault.tool_call_over. Since generation 12.
+        pub async fn answer_tool_call(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ToolAnswer>,
+        ) -> std::result::Result<
+            tonic::Response<super::AnswerToolCallReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sandbox.agent.v1.Contexts/AnswerToolCall",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sandbox.agent.v1.Contexts", "AnswerToolCall"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2395,6 +2571,19 @@ pub mod contexts_server {
             request: tonic::Request<super::ContextRef>,
         ) -> std::result::Result<
             tonic::Response<super::CloseContextReply>,
+            tonic::Status,
+        >;
+        /// Returns the tools of a context. Since generation 12.
+        async fn list_tools(
+            &self,
+            request: tonic::Request<super::ContextRef>,
+        ) -> std::result::Result<tonic::Response<super::ListToolsReply>, tonic::Status>;
+        /// Answers a call of a tool. Errors: Fault.tool_call_over. Since generation 12.
+        async fn answer_tool_call(
+            &self,
+            request: tonic::Request<super::ToolAnswer>,
+        ) -> std::result::Result<
+            tonic::Response<super::AnswerToolCallReply>,
             tonic::Status,
         >;
     }
@@ -2767,6 +2956,92 @@ pub mod contexts_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CloseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/ListTools" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListToolsSvc<T: Contexts>(pub Arc<T>);
+                    impl<T: Contexts> tonic::server::UnaryService<super::ContextRef>
+                    for ListToolsSvc<T> {
+                        type Response = super::ListToolsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContextRef>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::list_tools(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListToolsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sandbox.agent.v1.Contexts/AnswerToolCall" => {
+                    #[allow(non_camel_case_types)]
+                    struct AnswerToolCallSvc<T: Contexts>(pub Arc<T>);
+                    impl<T: Contexts> tonic::server::UnaryService<super::ToolAnswer>
+                    for AnswerToolCallSvc<T> {
+                        type Response = super::AnswerToolCallReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ToolAnswer>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Contexts>::answer_tool_call(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AnswerToolCallSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

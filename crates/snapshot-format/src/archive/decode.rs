@@ -3,7 +3,10 @@
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 
-use super::{CHUNK, Header, MAGIC, MAX_HEADER_BYTES, RECORD_BYTES, TRAILER, TRAILER_BYTES, VERSION};
+use super::{
+    CHUNK, Header, MAGIC, MAX_HEADER_BYTES, RECORD_BYTES, TRAILER, TRAILER_BYTES, VERSION,
+    VERSION_WITHOUT_VALUES,
+};
 use crate::compression::MAX_COMPRESSED_BYTES;
 use crate::{Hash, MAX_CHUNK_BYTES};
 
@@ -39,7 +42,7 @@ pub enum InvalidArchive {
     #[error("it is not an exported snapshot")]
     Magic,
     /// It has another version of the format.
-    #[error("it has version {0} of the format, and only version {VERSION} is known")]
+    #[error("it has version {0} of the format, and only versions up to {VERSION} are known")]
     Version(u32),
     /// The header is too long or cannot be decoded.
     #[error("its header is not valid")]
@@ -122,7 +125,7 @@ impl Decoder {
         let Some(prefix) = self.buffer.get(..PREFIX_BYTES) else { return Ok(None) };
         let mut numbers = &prefix[MAGIC.len()..];
         let (version, length) = (numbers.get_u32_le(), numbers.get_u32_le() as usize);
-        if version != VERSION {
+        if !(VERSION_WITHOUT_VALUES..=VERSION).contains(&version) {
             return Err(InvalidArchive::Version(version));
         }
         if length > MAX_HEADER_BYTES {
@@ -130,6 +133,9 @@ impl Decoder {
         }
         let Some(taken) = self.take(PREFIX_BYTES + length) else { return Ok(None) };
         let header = Header::decode(&taken[PREFIX_BYTES..]).map_err(|_| InvalidArchive::Header)?;
+        if header.version() != version {
+            return Err(InvalidArchive::Header);
+        }
         self.next = Next::Record;
         Ok(Some(Part::Header(header)))
     }
@@ -186,6 +192,7 @@ impl Decoder {
 mod tests {
     use super::super::Encoder;
     use super::*;
+    use crate::Content;
 
     fn archive() -> Vec<u8> {
         let mut out = Vec::new();
@@ -257,10 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn values_are_a_later_version_and_no_values_are_not() {
+        let version = |values: Option<Content>| {
+            let mut out = Vec::new();
+            let header = Header { values, ..Header::default() };
+            Encoder::new(&header, &mut out).finish(&mut out);
+            assert!(parts(&out, 7).unwrap().contains(&Part::Header(header)));
+            out[MAGIC.len()]
+        };
+        let some = Content { size: 1, ..Content::default() };
+        assert_eq!([version(None), version(Some(Content::default())), version(Some(some))], [1, 1, 2]);
+    }
+
+    #[test]
     fn another_file_and_another_version_are_named() {
         assert_eq!(parts(b"PK", 100), Err(InvalidArchive::Magic));
         let mut newer = archive();
+        newer[MAGIC.len()] = 3;
+        assert_eq!(parts(&newer, 100), Err(InvalidArchive::Version(3)));
+        // The version is the one that the header needs.
         newer[MAGIC.len()] = 2;
-        assert_eq!(parts(&newer, 100), Err(InvalidArchive::Version(2)));
+        assert_eq!(parts(&newer, 100), Err(InvalidArchive::Header));
     }
 }

@@ -3,7 +3,7 @@
 use bytes::BufMut;
 use prost::Message;
 
-use super::{CHUNK, Header, MAGIC, TRAILER, VERSION};
+use super::{CHUNK, Header, MAGIC, TRAILER};
 use crate::Hash;
 
 /// Writes the parts of an archive to the end of a buffer. The caller passes the chunks in the order of a
@@ -21,7 +21,7 @@ impl Encoder {
         let encoded = header.encode_to_vec();
         encoder.write(out, |out| {
             out.put_slice(&MAGIC);
-            out.put_u32_le(VERSION);
+            out.put_u32_le(header.version());
             out.put_u32_le(u32::try_from(encoded.len()).unwrap_or(u32::MAX));
             out.put_slice(&encoded);
         });

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! magic     8 bytes, "SBXSNAP\0"
-//! version   u32, 1
+//! version   u32, 2 if there are chunks of values, otherwise 1
 //! header    u32 length, then an encoded Header
 //! chunks    each: 1 (u8), hash (32 bytes), length (u32), compressed length (u32), one zstd frame
 //! trailer   2 (u8), number of chunks (u64), BLAKE3 hash of everything before it (32 bytes)
@@ -17,7 +17,8 @@
 //! A reader that walks the tree from its root always knows which chunk comes next, so nothing else is accepted. The
 //! walk visits the entries of a directory in their order, and what an entry contains before the next entry. The chunks of
 //! a directory, and nodes of a long content, come when their first byte is needed. A chunk comes once, where it is
-//! needed first. [`Walk`] is that order, and [`Seen`] tracks the received chunks.
+//! needed first. [`Walk`] is that order, and [`Seen`] tracks the received chunks. After the tree come the chunks of the
+//! values, with those of a node after the node.
 //!
 //! So every chunk is verified when it arrives, a chunk that the tree does not name is an error, and a missing one too. An
 //! archive needs no key. A reader takes memory for one chunk of each directory on the way, and 16 bytes for each chunk and
@@ -37,8 +38,11 @@ use crate::Content;
 /// First bytes of an archive.
 pub const MAGIC: [u8; 8] = *b"SBXSNAP\0";
 
-/// Version of the format.
-pub const VERSION: u32 = 1;
+/// Last version of the format.
+pub const VERSION: u32 = 2;
+
+/// Version of an archive without chunks of values, which older programs can read too.
+const VERSION_WITHOUT_VALUES: u32 = 1;
 
 /// Maximum size of the encoded header in bytes.
 pub const MAX_HEADER_BYTES: usize = 64 * 1024;
@@ -88,4 +92,15 @@ pub struct Header {
     /// Size of the files in bytes with holes, as the exporter knows it. A reader counts it itself.
     #[prost(uint64, tag = "5")]
     pub size_bytes: u64,
+    /// The [values](crate::values). `None` if the exporter does not know them, which is not the same as none.
+    #[prost(message, optional, tag = "6")]
+    pub values: Option<Content>,
+}
+
+impl Header {
+    /// The version of an archive with this header.
+    fn version(&self) -> u32 {
+        let has_values = self.values.as_ref().is_some_and(|values| values.size > 0);
+        if has_values { VERSION } else { VERSION_WITHOUT_VALUES }
+    }
 }

@@ -60,3 +60,11 @@ pub struct SandboxUrlInput {
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }
+
+/// `python`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PythonInput {
+    /// The Python code to run.
+    pub code: String,
+}

@@ -27,6 +27,7 @@ pub(super) fn definitions() -> Vec<Definition> {
         programs: Vec::new(),
         timeout_s: DEFAULT_TIMEOUT.as_secs(),
         output: OUTPUT,
+        python: None,
     };
     chat::definitions(&context).into_iter().map(|(_, definition)| definition).collect()
 }
@@ -39,7 +40,7 @@ impl Toolbox {
         arguments: Map<String, Value>,
         call: &Call<'_>,
     ) -> Option<Result<Reply, Error>> {
-        let tool = Tool::of_name(name)?;
+        let tool = Tool::of_name(name).filter(|tool| *tool != Tool::Python)?;
         let arguments = Arguments::new(tool.name(), arguments);
         let act = |sandbox: SandboxId| {
             let arguments = &arguments;
@@ -52,6 +53,7 @@ impl Toolbox {
                         let SandboxUrlInput { port } = arguments.parse()?;
                         self.preview_url(&sandbox, input::PreviewUrl { port }).await
                     }
+                    Tool::Python => unreachable!("the profile does not have it"),
                 }
             }
         };

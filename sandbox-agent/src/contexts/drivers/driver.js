@@ -61,6 +61,66 @@ for (const stream of [process.stdout, process.stderr]) {
   };
 }
 
+// The tools of the caller. The agent refuses more calls at the same time.
+const MAX_CALLS = 16;
+
+class ToolError extends Error {
+  constructor(type, message) {
+    super(message);
+    this.name = "ToolError";
+    this.type = type;
+  }
+}
+
+// Requests that wait for an answer, and calls that wait for their turn.
+const requests = new Map();
+const turns = [];
+let requestCount = 0;
+let isRunning = false;
+
+function ask(kind, values) {
+  if (!isRunning) return Promise.reject(new Error("tools can be called only during a run"));
+  requestCount += 1;
+  const id = requestCount;
+  return new Promise((resolve, reject) => {
+    requests.set(id, { resolve, reject });
+    // When the code waits. While it computes, node:vm handles SIGINT, and an interrupt at its end would be lost.
+    setImmediate(() => requests.has(id) && send(kind, { id: String(id), ...values }));
+  });
+}
+
+async function callTool(name, toolArguments = {}) {
+  const text = JSON.stringify(toolArguments);
+  while (requests.size >= MAX_CALLS) await new Promise((resolve) => turns.push(resolve));
+  return ask("call", { tool: String(name), arguments: String(text) });
+}
+
+function settle(id, isError, content) {
+  const request = requests.get(id);
+  requests.delete(id);
+  turns.shift()?.();
+  const value = JSON.parse(content);
+  if (isError) request?.reject(new ToolError(value.type, value.message));
+  else request?.resolve(value);
+}
+
+// Code that still waits never continues. An error would appear in the output of the next run.
+function endRequests() {
+  isRunning = false;
+  requests.clear();
+  for (const turn of turns.splice(0)) turn();
+}
+
+function offerTools(names) {
+  const own = {
+    Error: ToolError,
+    call: callTool,
+    search: (query, limit = 10) => ask("search", { query: String(query), limit: String(Math.trunc(limit)) }),
+  };
+  for (const name of names) own[name] ??= (toolArguments) => callTool(name, toolArguments);
+  globalThis.tools = Object.freeze(own);
+}
+
 // Sends a record of the current run. Values that do not fit are skipped.
 function send(kind, values) {
   let left = Number(maxRecordBytes) - FRAMING_BYTES;
@@ -198,8 +258,15 @@ async function perform(code) {
     send("error", (typeof error?.values === "function" ? error : new Thrown(error, {})).values());
   }
   interrupt = null;
+  endRequests();
   session.post("Runtime.releaseObjectGroup", { objectGroup: "run" });
   send("done", {});
+}
+
+function runCode(number, code) {
+  current = number;
+  isRunning = true;
+  return perform(code);
 }
 
 function onInterrupt() {
@@ -218,10 +285,11 @@ socket.on("data", (received) => {
     const text = waiting.subarray(0, end).toString();
     waiting = waiting.subarray(end + 1);
     const line = text.indexOf("\n");
-    queue = queue.then(() => {
-      current = Number(text.slice(0, line));
-      return perform(text.slice(line + 1));
-    });
+    const [kind, id] = text.slice(0, line).split(" ");
+    const content = text.slice(line + 1);
+    if (kind === "tools") offerTools(JSON.parse(content));
+    else if (id) settle(Number(id), kind === "error", content);
+    else queue = queue.then(() => runCode(Number(kind), content));
   }
 });
 socket.on("close", () => process.exit());

@@ -1,12 +1,15 @@
 """The interpreter of a Python context.
 
-Arguments: the number of the control descriptor, and the maximum size of a record in bytes. The agent sends
-`<run> LF <code> NUL` for each run. The driver answers with records: a line `<run> <kind> <count>`, and for each value a
-line `<name> <bytes>` and the bytes. The kind `done` ends the run. What the code prints is not part of the protocol.
+Arguments: the number of the control descriptor, and the maximum size of a record in bytes. The agent sends messages
+`<head> LF <content> NUL`: `<run>` with its code, `tools` with the names of the caller's tools, and `result <id>` or
+`error <id>` for what the code asked for. Except for the code, the content is JSON. The driver sends records: a line
+`<run> <kind> <count>`, and for each value a line `<name> <bytes>` and the bytes. The kinds `call` and `search` ask for
+something, and `done` ends the run. What the code prints is not part of the protocol.
 """
 
 import ast
 import builtins
+import collections
 import importlib.machinery
 import linecache
 import os
@@ -20,6 +23,8 @@ MAX_RECORD_BYTES = int(sys.argv[2])
 # Bytes of a record that are left for its lines.
 FRAMING_BYTES = 1024
 PID = os.getpid()
+# Calls of tools that wait at the same time. The agent refuses more.
+MAX_CALLS = 16
 
 # Formats of a value, the method of each (as in Jupyter), and its MIME type.
 FORMATS = {
@@ -32,7 +37,73 @@ FORMATS = {
 
 lock = threading.Lock()
 current = 0
+running = False
 loop = None
+
+
+class Channel:
+    """What the agent sends. One thread reads, and the others wait until it has read what they wait for."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.is_read = False
+        self.waiting = b""
+        self.runs = collections.deque()
+        self.answers = {}
+        self.is_closed = False
+
+    def wait(self, take):
+        """Waits until `take` returns something."""
+        while True:
+            with self.changed:
+                while True:
+                    found = take()
+                    if found is not None:
+                        return found
+                    if not self.is_read:
+                        break
+                    self.changed.wait()
+                self.is_read = True
+            try:
+                received = os.read(CONTROL, 65536)
+            finally:
+                with self.changed:
+                    self.is_read = False
+                    self.changed.notify_all()
+            with self.changed:
+                self.take(received)
+                self.changed.notify_all()
+
+    def take(self, received):
+        self.is_closed = not received
+        self.waiting += received
+        *messages, self.waiting = self.waiting.split(b"\0")
+        for message in messages:
+            head, _, content = message.partition(b"\n")
+            kind, _, number = head.partition(b" ")
+            if kind == b"tools":
+                offer_tools(content)
+            elif number:
+                self.answers[int(number)] = (kind, content)
+            else:
+                self.runs.append((int(kind), content.decode()))
+
+    def next_run(self):
+        """Returns the next run, or `False` if the agent has left."""
+        return self.wait(lambda: self.runs.popleft() if self.runs else False if self.is_closed else None)
+
+    def answer(self, request, run):
+        """Returns the answer to a request of a run."""
+
+        def take():
+            if not running or current != run:
+                raise RuntimeError("the run is over")
+            return self.answers.pop(request, None)
+
+        return self.wait(take)
+
+
+channel = Channel()
 
 
 def send(kind, values):
@@ -283,23 +354,83 @@ def perform(code):
         flush()
         os._exit(0)
     flush()
+    end_run()
     send("done", {})
 
 
-def runs():
-    """Yields the runs that the agent sends."""
-    waiting = b""
-    while True:
-        end = waiting.find(b"\0")
-        if end >= 0:
-            number, _, code = waiting[:end].partition(b"\n")
-            waiting = waiting[end + 1:]
-            yield int(number), code.decode()
-            continue
-        received = os.read(CONTROL, 65536)
-        if not received:
-            return
-        waiting += received
+def end_run():
+    global running
+    with channel.changed:
+        running = False
+        channel.answers.clear()
+        # Threads that wait for an answer get none.
+        channel.changed.notify_all()
+
+
+class ToolError(Exception):
+    """A call of a tool failed. `type` says how, for example `timeout`."""
+
+    def __init__(self, type, message):
+        super().__init__(message)
+        self.type = type
+
+
+class Tools:
+    """The tools of the caller: `tools.call(name, arguments)`, or `tools.name(argument=…)`."""
+
+    Error = ToolError
+
+    def __init__(self, names):
+        self._names = names
+        self._count = 0
+        self._turns = threading.BoundedSemaphore(MAX_CALLS)
+
+    def call(self, name, arguments=None, /, **more):
+        """Calls a tool and returns its result."""
+        import json
+
+        try:
+            arguments = json.dumps({**(arguments or {}), **more}, allow_nan=False, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise ToolError("validation_error", f"the arguments are not JSON: {error}") from None
+        with self._turns:
+            return self._ask("call", {"tool": str(name), "arguments": arguments})
+
+    def search(self, query, limit=10):
+        """Returns the tools that match the query, the best first."""
+        return self._ask("search", {"query": str(query), "limit": str(int(limit))})
+
+    def _ask(self, kind, values):
+        import json
+
+        if os.getpid() != PID:
+            raise RuntimeError("a child process cannot call tools")
+        if not running:
+            raise RuntimeError("tools can be called only during a run")
+        with lock:
+            self._count += 1
+            request, run = self._count, current
+        flush()
+        send(kind, {"id": str(request), **values})
+        outcome, content = channel.answer(request, run)
+        content = json.loads(content)
+        if outcome == b"error":
+            raise ToolError(content["type"], content["message"])
+        return content
+
+    def __getattr__(self, name):
+        if name in self._names:
+            return lambda arguments=None, /, **more: self.call(name, arguments, **more)
+        raise AttributeError(f"there is no tool named {name!r}")
+
+    def __dir__(self):
+        return ["Error", "call", "search", *self._names]
+
+
+def offer_tools(content):
+    import json
+
+    builtins.tools = Tools(json.loads(content))
 
 
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -318,5 +449,7 @@ os.set_inheritable(CONTROL, False)
 os.close(int(source_path.rpartition("/")[2]))
 sys.stdout.reconfigure(line_buffering=True)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-for current, source in runs():
+while following := channel.next_run():
+    current, source = following
+    running = True
     perform(source)

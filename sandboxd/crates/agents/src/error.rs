@@ -122,6 +122,7 @@ fn refusal(kind: Kind) -> Refusal {
         Kind::InputNotTaken(fault) => Refusal::InputNotTaken { taken_bytes: fault.taken_bytes },
         Kind::ContextUnknown(_) => Refusal::NotFound(Resource::Context),
         Kind::ContextBusy(_) => Refusal::ContextBusy,
+        Kind::ToolCallOver(_) => Refusal::ToolCallOver,
         Kind::PortClosed(fault) => Refusal::PortClosed { port: fault.port },
         Kind::ConnectionUnknown(_) => Refusal::NotFound(Resource::Connection),
         Kind::NotPutBack(fault) => {

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use command::{AgentInfo, EventStream, KnownCommand, KnownCommands, ReaderId};
-pub use context::RunEvents;
+pub use context::{Reported, RunEvents};
 pub use error::Error;
 pub use files::{ByteStream, ChangeStream, UploadError};
 pub use listener::{DialFn, Duplex, Peer};

@@ -41,7 +41,7 @@ pub struct RepoArgs {
     /// Print the API's response as JSON
     #[arg(long)]
     json: bool,
-    /// `owner/name`, an address that begins with https://, or the name of an npm package
+    /// `owner/name`, an address that begins with https://, the name of an npm package, or `dir:name`
     #[arg(value_name = "REPO")]
     repository: String,
     /// A single argument is a bash script; several are a program and its arguments
@@ -143,6 +143,9 @@ fn warnings(ran: &RepositoryRan) -> Vec<String> {
     let sentence = |warning: &String| match warning.as_str() {
         "submodules" => "the directories of its submodules are empty".to_owned(),
         "lfs" => "its files in Git LFS are pointers, without their content".to_owned(),
+        "skipped" => {
+            "files of the directory that the daemon may not read, and special files, are missing".to_owned()
+        }
         other => format!("warning of the daemon: {other}"),
     };
     let ended = (ran.reason != EndReason::Exited).then(|| format!("the command ended: {:?}", ran.reason));

@@ -174,7 +174,7 @@ type InUnit = fn(&Config) -> u64;
 const MIB: u64 = 1024 * 1024;
 
 /// The settings that are numbers. The test fails if one is missing here.
-const NUMBERS: [(&str, InUnit); 18] = [
+const NUMBERS: [(&str, InUnit); 20] = [
     ("SANDBOXD_PORT", |config| config.port.into()),
     ("SANDBOXD_MAX_BODY_BYTES", |config| config.limits.max_body_bytes as u64),
     ("SANDBOXD_MAX_CONCURRENT", |config| config.limits.max_concurrent as u64),
@@ -185,6 +185,8 @@ const NUMBERS: [(&str, InUnit); 18] = [
     ("SANDBOXD_BASES_MB", |config| config.limits.bases_bytes / MIB),
     ("SANDBOXD_REPOSITORIES_MB", |config| config.repositories.kept_bytes / MIB),
     ("SANDBOXD_REPOSITORY_MAX_MB", |config| config.repositories.max_fetched_bytes / MIB),
+    ("SANDBOXD_PACKAGES_MB", |config| config.packages.kept_bytes / MIB),
+    ("SANDBOXD_PACKAGES_MAX_MB", |config| config.packages.max_fetched_bytes / MIB),
     ("SANDBOXD_SNAPSHOTS_MB", |config| config.limits.snapshots_bytes.unwrap_or(0) / MIB),
     ("SANDBOXD_MAX_COMMAND_TIMEOUT_MS", |config| config.limits.max_command_timeout.as_millis() as u64),
     ("SANDBOXD_PREVIEW_ANSWER_MS", |config| config.limits.preview_answer.as_millis() as u64),

@@ -7,6 +7,7 @@ mod bind_host;
 #[cfg(test)]
 mod documented;
 mod identity;
+mod packages;
 mod parse;
 #[cfg(test)]
 mod published;
@@ -29,6 +30,7 @@ use sandboxd_model::audit::AuditSettings;
 use sandboxd_model::front::FrontSettings;
 use sandboxd_model::jwt::JwtSettings;
 use sandboxd_model::layout::DEFAULT_IMAGE;
+use sandboxd_model::packages::PackageSettings;
 use sandboxd_model::preview::PreviewSettings;
 use sandboxd_model::rates::RateSettings;
 use sandboxd_model::repository::RepositorySettings;
@@ -102,6 +104,8 @@ pub struct Config {
     pub egress: EgressSettings,
     /// Repositories that are fetched.
     pub repositories: RepositorySettings,
+    /// Python packages that are resolved.
+    pub packages: PackageSettings,
     /// Whether the admin page is served.
     pub admin_page: bool,
     /// Host names that requests to the API may use, besides addresses.
@@ -171,6 +175,7 @@ impl Config {
         let preview = read_preview(reader, bind_host.as_ref(), public_host.clone());
         let egress = read_egress(reader);
         let repositories = repositories::read(reader);
+        let packages = packages::read(reader);
         let disk_quota = reader.setting("SANDBOXD_DISK_QUOTA", "auto", parse::disk_quota);
         let allowed_images = reader.setting("SANDBOXD_ALLOWED_IMAGES", "", parse::list);
         let project_quotas = reader.setting("SANDBOXD_PROJECT_QUOTAS", "", parse::quotas);
@@ -217,6 +222,7 @@ impl Config {
             project_quotas: project_quotas?,
             egress: egress?,
             repositories: repositories?,
+            packages: packages?,
             adopt_original: adopt_original?,
             log_filter: log_filter?,
             log_json: log_json?,

@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 
 use super::parse;
 use super::reader::Reader;
-use sandboxd_model::repository::{GitTokens, HttpsUrl, RepositorySettings};
+use sandboxd_model::repository::{AllowedDirectories, GitTokens, HttpsUrl, RepositorySettings};
 use sandboxd_model::{FieldError, ProjectName};
 
 const TOKENS: &str = "SANDBOXD_GIT_TOKENS";
@@ -28,6 +28,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<RepositorySettings> {
         },
     };
     let token_projects = reader.setting("SANDBOXD_GIT_TOKEN_PROJECTS", ProjectName::DEFAULT, projects);
+    let directories = reader.setting("SANDBOXD_REPOSITORY_DIRECTORIES", "", AllowedDirectories::parse);
+    let directory_projects =
+        reader.setting("SANDBOXD_REPOSITORY_DIRECTORY_PROJECTS", ProjectName::DEFAULT, projects);
     Some(RepositorySettings {
         kept_bytes: kept? * MIB,
         max_fetched_bytes: max_fetched? * MIB,
@@ -35,6 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<RepositorySettings> {
         registry: registry?,
         tokens: tokens?,
         token_projects: token_projects?,
+        directories: directories?.only_for(directory_projects?),
     })
 }
 
@@ -66,6 +70,8 @@ mod tests {
             ("SANDBOXD_NPM_REGISTRY", "https://me:hush@registry.example"),
             ("SANDBOXD_GIT_TOKENS", "hush"),
             ("SANDBOXD_GIT_TOKEN_PROJECTS", "Not A Name"),
+            ("SANDBOXD_REPOSITORY_DIRECTORIES", "app=srv"),
+            ("SANDBOXD_REPOSITORY_DIRECTORY_PROJECTS", "Not A Name"),
         ] {
             let (config, report) = load(name, bad);
             let faults = config.unwrap_err();

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use bollard::models::MountVolumeOptions;
+use bollard::models::{MountVolumeOptions, Volume};
 use bollard::query_parameters::{
     ContainerArchiveInfoOptions, ListContainersOptions, UploadToContainerOptions,
 };
@@ -28,15 +28,35 @@ const LABEL: &str = "sandboxd.agent";
 /// Hexadecimal digits of the content's SHA-256 in the volume's name.
 const DIGEST_CHARS: usize = 16;
 
+/// A volume that has the agent's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentVolume {
+    /// Its name.
+    pub name: String,
+    /// When the engine created it, in the engine's words. A volume of the same name that was created later may be empty.
+    pub created_at: String,
+}
+
 impl Engine {
+    /// Whether the engine still has this volume.
+    pub async fn has_agent_volume(&self, volume: &AgentVolume) -> Result<bool, Error> {
+        let inspect = self.docker.inspect_volume(&volume.name);
+        match self.call("inspect agent volume", limits::ENGINE_CALL, inspect).await {
+            Ok(found) => {
+                Ok(found.labels.contains_key(LABEL) && created_at(&found) == Some(volume.created_at.as_str()))
+            }
+            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Ensures that the engine has the agent at `program` and, if there are any, certificates in PEM beside it.
-    /// Returns the name of their volume.
     pub async fn ensure_agent_volume(
         &self,
         program: &Path,
         ca_bundle: Option<&[u8]>,
         image: &str,
-    ) -> Result<String, Error> {
+    ) -> Result<AgentVolume, Error> {
         let read = tokio::fs::read(program).await;
         let content = read.map_err(|source| Error::AgentProgram { path: program.to_owned(), source })?;
         let digest = Sha256::new().chain_update(&content).chain_update(ca_bundle.unwrap_or_default());
@@ -44,13 +64,17 @@ impl Engine {
         let digest = &digest[..DIGEST_CHARS];
         let volume = format!("sandboxd-agent-{digest}");
 
-        let carrier = format!("{}{digest}", self.carrier_prefix());
         // Left by a start that was interrupted.
-        self.remove_container(&carrier).await?;
+        self.remove_carriers().await?;
+        let carrier = format!("{}{digest}", self.carrier_prefix());
         self.create_agent_carrier(&carrier, &volume, digest, image).await?;
         let filled = self.fill(&carrier, &content, ca_bundle).await;
         let removed = self.remove_container(&carrier).await;
-        filled.and(removed).map(|()| volume)
+        filled.and(removed)?;
+        let inspect = self.docker.inspect_volume(&volume);
+        let found = self.call("inspect agent volume", limits::ENGINE_CALL, inspect).await?;
+        let created_at = created_at(&found).unwrap_or_default().to_owned();
+        Ok(AgentVolume { name: volume, created_at })
     }
 
     /// Removes what an interrupted upload left.
@@ -105,4 +129,8 @@ impl Engine {
         let upload = self.docker.upload_to_container(carrier, options, bytes);
         self.call("upload the agent", limits::ENGINE_CALL, upload).await
     }
+}
+
+fn created_at(volume: &Volume) -> Option<&str> {
+    volume.created_at.as_deref()
 }

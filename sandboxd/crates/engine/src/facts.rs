@@ -12,6 +12,8 @@ use sandboxd_model::limits;
 /// The engine's information about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// The engine's own id.
+    pub id: String,
     /// Version, including a suffix of the distribution.
     pub version: String,
     /// Version of runc, and the commit or package that it was built from.
@@ -70,6 +72,7 @@ impl Facts {
             ("processor", info.cpu_cfs_quota),
         ];
         Self {
+            id: info.id.unwrap_or_default(),
             version: version.version.unwrap_or_default(),
             runc: runc.map(|runc| (runc.version, commit(runc.details))),
             security: info.security_options.unwrap_or_default().iter().map(|text| name_of(text)).collect(),

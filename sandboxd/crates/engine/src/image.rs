@@ -52,6 +52,12 @@ impl Engine {
         }
     }
 
+    /// The engine's id of an image.
+    pub async fn image_id(&self, tag: &str) -> Result<String, Error> {
+        let image = self.call("inspect image", limits::ENGINE_CALL, self.docker.inspect_image(tag)).await?;
+        Ok(image.id.unwrap_or_else(|| tag.to_owned()))
+    }
+
     /// Pulls an image from its registry.
     pub async fn pull(&self, tag: &str) -> Result<(), Error> {
         // A digest needs no tag. Neither does a reference with a tag after its last slash.

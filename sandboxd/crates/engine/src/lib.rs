@@ -39,10 +39,11 @@ use tokio::time::timeout;
 
 /// Name of the volume plugin's program, which is beside the agent's.
 pub use ::volume_plugin::PROGRAM as VOLUME_PLUGIN;
+pub use agent_volume::AgentVolume;
 pub use cgroup::CgroupParent;
 pub use container::{Containers, Found, Inspected, Status, VolumePresence};
 pub use disk_fault::DiskFault;
-pub use disks::{Attached, BaseUse, DiskPool, DiskUse, Disks, Space};
+pub use disks::{Attached, BaseUse, DiskPool, DiskUse, Disks, DisksProof, Space};
 pub use error::Error;
 pub use events::Change;
 pub use facts::Facts;

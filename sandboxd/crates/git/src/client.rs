@@ -64,6 +64,11 @@ impl Client {
         Self { gate, certificates, tokens, names: Arc::new(Semaphore::new(limits::MAX_LOOKUPS_EACH)) }
     }
 
+    /// Whether there is a token for any address.
+    pub fn has_tokens(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
     /// Whether there is a token for the address.
     pub fn has_token(&self, url: &HttpsUrl) -> bool {
         self.tokens.has(url)

@@ -1,10 +1,11 @@
-//! Why a git server or a registry gave no result.
+//! Why a git server, a registry or a directory gave no result.
 
+use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a git server or a registry gave no result.
+/// Why a git server, a registry or a directory gave no result.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The server has no such repository, package or version, or it is not for us.
@@ -49,6 +50,27 @@ pub enum Error {
         /// Maximum in bytes.
         max: u64,
     },
+    /// A directory of the operator cannot be read.
+    #[error("the directory cannot be read")]
+    Directory {
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory changed while it was read, or has other files than before.
+    #[error("the directory changed while it was read")]
+    Changed,
+    /// A directory has more entries than are read.
+    #[error("the directory has more than {max} entries")]
+    TooManyFiles {
+        /// Maximum number.
+        max: usize,
+    },
+    /// A directory is something that is not read. The text is a part of a sentence.
+    #[error("the directory is not supported: {0}")]
+    Unsupported(&'static str),
+    /// A directory was not read in time.
+    #[error("the directory was not read in time")]
+    TooSlow,
     /// The response is not what the protocol requires.
     #[error("the response is not valid: {0}")]
     Malformed(&'static str),

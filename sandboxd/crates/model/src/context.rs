@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sandbox_api::context::{Language, RunStatus};
+use sandbox_api::tool::ToolCallStatus;
 use sandbox_api::{CommandId, ContextId};
 
 use super::command::Stream;
 use super::secret::Secret;
+use super::tool::{Tool, ToolCall};
 
 /// An interpreter to start, and its options.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub struct ContextSpec {
     pub env: HashMap<String, String>,
     /// Values that must not be shown in what the runs report.
     pub secrets: Vec<Secret>,
+    /// Tools of the client that the code can call.
+    pub tools: Vec<Tool>,
 }
 
 /// State of a context.
@@ -40,6 +44,31 @@ pub struct ContextStatus {
     pub is_running: bool,
     /// Number of runs so far.
     pub runs: u64,
+    /// Names of its tools.
+    pub tools: Vec<String>,
+    /// Number of calls of its tools so far.
+    pub tool_calls: u64,
+}
+
+/// What an entry of the history is, if it is not a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContextEntry {
+    /// A run of code.
+    Run {
+        /// Its context.
+        context: ContextId,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// A call of a tool by a run.
+    ToolCall {
+        /// Its context.
+        context: ContextId,
+        /// Number of the call in its context.
+        call: u64,
+        /// How it ended.
+        status: ToolCallStatus,
+    },
 }
 
 /// Code to run in a context.
@@ -64,6 +93,8 @@ pub enum RunEvent {
         at_ms: i64,
         /// Number of the run in its context.
         run: u64,
+        /// Language of the code. `None` from an older agent.
+        language: Option<Language>,
     },
     /// Output.
     Output {
@@ -79,6 +110,8 @@ pub enum RunEvent {
         /// Formats of the value, or parts of the error, by name.
         values: HashMap<String, Bytes>,
     },
+    /// The code calls a tool of the client.
+    ToolCall(ToolCall),
     /// Nothing happened for a while.
     Heartbeat,
     /// Last event.

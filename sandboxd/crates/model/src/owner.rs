@@ -65,9 +65,17 @@ impl ProjectName {
     /// Name of the project that the snapshots of fetched repositories belong to. No principal has it.
     pub const REPOSITORIES: &str = "sandboxd-repositories";
 
+    /// Name of the project that the snapshots of resolved packages belong to. No principal has it.
+    pub const PACKAGES: &str = "sandboxd-packages";
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The project that the snapshots of resolved packages belong to.
+    pub fn packages() -> Self {
+        Self(Self::PACKAGES.into())
     }
 
     /// The project that the snapshots of fetched repositories belong to.
@@ -77,7 +85,7 @@ impl ProjectName {
 
     /// Whether the daemon uses it for itself.
     pub fn is_reserved(&self) -> bool {
-        self.as_str() == Self::REPOSITORIES
+        matches!(self.as_str(), Self::REPOSITORIES | Self::PACKAGES)
     }
 
     /// Whether it is the operator's project.

@@ -54,6 +54,12 @@ pub enum Root {
 pub struct Fingerprint(pub [u8; 16]);
 
 impl Principal {
+    /// Whether this is the same principal: the same token, for the same owner and sandbox.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.owner, &self.token, &self.root, &self.sandbox)
+            == (&other.owner, &other.token, &other.root, &other.sandbox)
+    }
+
     /// The holder of the operator's token, which has this fingerprint.
     pub fn operator(fingerprint: Fingerprint) -> Self {
         Self {

@@ -8,7 +8,7 @@ use sandbox_api::{StringMap, limits as shared};
 
 use super::field::checked;
 use super::mcp::OWN_SANDBOX_KEYS;
-use super::{Checkpoints, FieldError, NetworkPolicy, Owner, SessionKey, repository};
+use super::{Checkpoints, FieldError, NetworkPolicy, Owner, SessionKey, packages, repository};
 
 pub use sandbox_api::limits::{DISK_MB, IDLE_TTL_MS, MAX_PORTS, MEMORY_MB, PIDS, VCPUS};
 
@@ -71,13 +71,13 @@ impl SandboxSpec {
 
 /// Checks the session key of a caller's sandbox.
 pub fn session_key(given: &str) -> Result<SessionKey, FieldError> {
-    if given.starts_with(OWN_SANDBOX_KEYS) {
-        let problem = format!("must not begin with `{OWN_SANDBOX_KEYS}`, which is for wrapped servers");
-        return Err(FieldError::new("sessionKey", problem));
-    }
-    if given.starts_with(repository::SANDBOX_KEYS) {
-        let problem =
-            format!("must not begin with `{}`, which is for repositories", repository::SANDBOX_KEYS);
+    let reserved = [
+        (OWN_SANDBOX_KEYS, "wrapped servers"),
+        (repository::SANDBOX_KEYS, "repositories"),
+        (packages::SANDBOX_KEYS, "packages"),
+    ];
+    if let Some((start, what)) = reserved.into_iter().find(|(start, _)| given.starts_with(start)) {
+        let problem = format!("must not begin with `{start}`, which is for {what}");
         return Err(FieldError::new("sessionKey", problem));
     }
     Ok(given.parse()?)

@@ -118,6 +118,9 @@ pub struct SnapshotRecord {
     pub expires_at_ms: Option<i64>,
     /// The encoded content of its root directory.
     pub root: Vec<u8>,
+    /// The encoded content of the [values](snapshot_format::values) of the sandbox. `None` if it does not have them, because an
+    /// older version made it. That is not the same as a sandbox without values.
+    pub values: Option<Vec<u8>>,
     /// The snapshot that it was compared with. It may be deleted since.
     pub parent: Option<SnapshotId>,
     /// Size of its files in bytes.

@@ -5,7 +5,7 @@
 //! with the same content, which is read at each point, so that a seam can be set while the daemon runs.
 
 /// All seams in execution order, for tests.
-pub const ALL: [&str; 40] = [
+pub const ALL: [&str; 44] = [
     "marker.made",
     "epoch.intent",
     "epoch.act",
@@ -17,6 +17,7 @@ pub const ALL: [&str; 40] = [
     "start.started",
     "create.act",
     "seed.act",
+    "seed.values",
     "create.outcome",
     "park.checkpoint",
     "park.intent",
@@ -30,9 +31,12 @@ pub const ALL: [&str; 40] = [
     "fork.created",
     "fetch.helper",
     "fetch.snapshot",
+    "packages.helper",
+    "packages.snapshot",
     "restore.checkpoint",
     "restore.intent",
     "restore.act",
+    "restore.outcome",
     "discard.manifest",
     "collect.stored",
     "collect.moved",

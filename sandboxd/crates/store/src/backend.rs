@@ -9,6 +9,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
+use sandboxd_model::context::ContextEntry;
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::repository::{RepositoryKey, RepositoryRecord};
@@ -171,6 +172,10 @@ pub trait ValueTable {
     /// Adds or replaces a value. Fails if the sandbox does not exist.
     async fn put_value(&self, sandbox: &SandboxId, value: &KeptValue) -> Result<(), Error>;
 
+    /// Replaces all values of a sandbox, which have different keys. Fails if the sandbox does not exist. May take as long as
+    /// [`limits::REPLACE_VALUES`](sandboxd_model::limits::REPLACE_VALUES).
+    async fn replace_values(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error>;
+
     /// Deletes a value. Succeeds if there is none. Urgent.
     async fn delete_value(&self, sandbox: &SandboxId, key: &ValueKey) -> Result<(), Error>;
 }
@@ -290,6 +295,9 @@ pub trait SnapshotTable {
 
     /// Notes that the restore of a sandbox has ended. Succeeds if there is none. Urgent.
     async fn delete_restore(&self, sandbox: &SandboxId) -> Result<(), Error>;
+
+    /// As [`Self::delete_restore`], together with [`ValueTable::replace_values`]. Not urgent.
+    async fn delete_restore_with(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error>;
 }
 
 /// Operations on what is stored about the daemon itself.
@@ -339,6 +347,8 @@ pub enum Change {
     Started(CommandRecord),
     /// A command ended. Has no effect if its start is not stored.
     Ended(SandboxId, CommandId, Ended),
+    /// A run or a call of a tool ended. The record has an end. It is not among the commands.
+    InContext(CommandRecord, ContextEntry),
 }
 
 /// A command with its end, as it was first written.
@@ -348,6 +358,8 @@ pub struct EndedCommand {
     pub number: u64,
     /// The command. It has an end.
     pub command: CommandRecord,
+    /// Set if this is not a command, but happened in a context.
+    pub in_context: Option<ContextEntry>,
 }
 
 /// How much of a command is stored.

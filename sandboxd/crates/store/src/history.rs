@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::age::Age;
 use super::backend::{Backend, Change};
+use sandboxd_model::context::ContextEntry;
 use sandboxd_model::{CommandRecord, Ended, limits};
 
 /// Maximum number of entries in one transaction, so that other writers get their turn.
@@ -53,6 +54,11 @@ impl History {
     /// Records how a command ended. Has no effect if its start was never recorded.
     pub fn ended(&self, sandbox: &SandboxId, id: &CommandId, ended: Ended) {
         self.record(Change::Ended(sandbox.clone(), id.clone(), ended));
+    }
+
+    /// Records a run or a call of a tool that has ended.
+    pub fn in_context(&self, record: CommandRecord, entry: ContextEntry) {
+        self.record(Change::InContext(record, entry));
     }
 
     /// Number of starts and ends that were dropped since the daemon started.
@@ -123,6 +129,10 @@ impl Batch {
         match change {
             Change::Started(record) => self.started(record),
             Change::Ended(sandbox, id, ended) => self.ended(sandbox, id, ended),
+            Change::InContext(..) => {
+                self.recorded += 1;
+                self.changes.push(change);
+            }
         }
     }
 

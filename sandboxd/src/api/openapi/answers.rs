@@ -53,6 +53,15 @@ impl IntoResponses for ByRepository {
     }
 }
 
+/// The request asks for packages that the index does not have, or not as wheels.
+pub(in crate::api) struct ByPackages;
+
+impl IntoResponses for ByPackages {
+    fn responses() -> Answers {
+        refusals(&[PackageNotFound, VersionNotFound, NoWheel, TooLarge, RateLimited])
+    }
+}
+
 /// The current state does not allow the operation.
 pub(in crate::api) struct ByState;
 

@@ -20,13 +20,14 @@ use sandbox_api::project::{
     WhoAmI,
 };
 use sandbox_api::quota::{ChangeProject, ProjectUsage};
-use sandbox_api::repository::{RepositoryRan, RunInRepository};
+use sandbox_api::repository::{RepositoryRan, RunInRepository, WorkspaceRepository};
 use sandbox_api::sandbox::{CreateSandbox, Network, ParkSandbox, SandboxCreated, TouchSandbox};
 use sandbox_api::snapshot::{
     CheckSnapshots, ForkSandbox, MakeSnapshot, RestoreSnapshot, SandboxForked, Snapshot, SnapshotChanges,
     SnapshotList, SnapshotMade, SnapshotRestored, SnapshotsChecked,
 };
 use sandbox_api::terminal::{OpenTerminal, ResizeTerminal};
+use sandbox_api::tool::ToolAnswer;
 use sandbox_api::{Done, ErrorBody};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -102,6 +103,23 @@ fn snapshot_made() -> Value {
     made
 }
 
+fn workspace_repository() -> Value {
+    json!({
+        "repository": "https://github.com/tokio-rs/axum.git",
+        "resolvedRef": "0123456789abcdef0123456789abcdef01234567", "resolvedVersion": null, "branch": "main",
+        "tags": [], "cached": true, "warnings": [],
+    })
+}
+
+fn repository_ran() -> Value {
+    json!({
+        "sandboxId": "sbx_0123456789abcdefghijkl", "repository": "https://github.com/tokio-rs/axum.git",
+        "resolvedRef": "0123456789abcdef0123456789abcdef01234567", "resolvedVersion": null, "branch": "main",
+        "tags": [], "cached": true, "warnings": [], "exitCode": 0, "reason": "exited", "durationMs": 12,
+        "stdout": "Fix a link\naxum\n", "stderr": "", "truncated": false, "outputPath": null,
+    })
+}
+
 /// Name of a schema, and an example.
 type Example = (String, Value);
 
@@ -111,10 +129,12 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<Ready>(json!({ "ready": true, "diskShort": false }))?,
         example::<CreateSandbox>(json!({
             "sessionKey": "chat:1", "idleTtlMs": 900_000, "resources": { "vcpus": 1, "memoryMb": 512 },
+            "packages": ["numpy==2.*", "polars"],
         }))?,
         example::<SandboxCreated>(json!({
             "sandboxId": "sbx_0123456789abcdefghijkl", "created": true, "state": "running", "woken": false,
             "imageId": "sha256:8f2c0d5e9a7b41c63d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e",
+            "repository": workspace_repository(),
         }))?,
         example::<MakeSnapshot>(json!({ "name": "before the refactoring", "ttlMs": 86_400_000 }))?,
         example::<SnapshotMade>(snapshot_made())?,
@@ -187,10 +207,11 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<GrepFiles>(json!({ "query": "hello", "include": "**/*.txt" }))?,
         example::<GlobFiles>(json!({ "pattern": "**/*.txt", "exclude": ["node_modules"] }))?,
         example::<OpenContext>(json!({ "language": "bash" }))?,
+        example::<ToolAnswer>(json!({ "result": { "celsius": 21.5 } }))?,
         example::<RunCode>(json!({ "code": "1 + 1", "timeoutMs": 10_000 }))?,
         example::<Context>(json!({
             "contextId": "ctx_0123456789abcdefghijkl", "language": "python", "cwd": "/vercel/sandbox/workspace",
-            "startedAt": "2026-01-01T12:00:00Z", "running": false, "runs": 2,
+            "startedAt": "2026-01-01T12:00:00Z", "running": false, "runs": 2, "tools": ["get_weather"], "toolCalls": 3,
         }))?,
         example::<OpenTerminal>(json!({ "cols": 100, "rows": 30 }))?,
         example::<CreateLink>(json!({ "ttlMs": 3_600_000 }))?,
@@ -216,12 +237,8 @@ fn all() -> Result<Vec<Example>, Error> {
         example::<RunInRepository>(json!({
             "repository": "tokio-rs/axum", "ref": "main", "command": "git log -1 --format=%s; ls",
         }))?,
-        example::<RepositoryRan>(json!({
-            "sandboxId": "sbx_0123456789abcdefghijkl", "repository": "https://github.com/tokio-rs/axum.git",
-            "resolvedRef": "0123456789abcdef0123456789abcdef01234567", "resolvedVersion": null, "branch": "main",
-            "tags": [], "cached": true, "warnings": [], "exitCode": 0, "reason": "exited", "durationMs": 12,
-            "stdout": "Fix a link\naxum\n", "stderr": "", "truncated": false, "outputPath": null,
-        }))?,
+        example::<RepositoryRan>(repository_ran())?,
+        example::<WorkspaceRepository>(workspace_repository())?,
         example::<CreateProject>(json!({ "name": "research" }))?,
         example::<ChangeProject>(json!({
             "quotas": { "runningSandboxes": 4, "diskMb": 20_480, "networkModes": ["allowlist", "none"] },

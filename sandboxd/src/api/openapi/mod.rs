@@ -24,7 +24,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 pub(super) use self::params::{
     InCommand, InContext, InDenial, InLink, InMcpServer, InPort, InProject, InSandbox, InSnapshot,
-    InTerminal, InValue,
+    InTerminal, InToolCall, InValue,
 };
 use super::{ApiState, auth, verb};
 

@@ -75,6 +75,20 @@ pub(in crate::api) struct InContext {
     context_id: ContextId,
 }
 
+/// `/v1/sandboxes/{id}/contexts/{contextId}/toolCalls/{call}`
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes")]
+pub(in crate::api) struct InToolCall {
+    /// Id of the sandbox.
+    id: SandboxId,
+    /// Id of the context.
+    context_id: ContextId,
+    /// Number of the call, as in its record.
+    #[param(minimum = 1)]
+    call: u64,
+}
+
 /// `/v1/sandboxes/{id}/ports/{port}…`
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -32,6 +32,7 @@ use super::{Context, Error};
 use crate::agent::{self, AgentHandle};
 use crate::metrics::Metrics;
 use crate::model::command::{CommandStatus, Killed, Started};
+use crate::model::context::ContextEntry;
 use crate::model::{CommandRecord, CommandRefusal, CommandSpec, Ended, Refusal, Resource, limits};
 use crate::service::{Authorized, Recorded};
 use crate::store::Store;
@@ -215,17 +216,17 @@ impl Commands {
         Ok(self.store.commands(id, limit).await?)
     }
 
-    /// Returns up to `limit` commands of a sandbox that have ended, with their numbers, the last one that ended first. With
+    /// Returns up to `limit` commands, runs and calls of tools of a sandbox that have ended, with their numbers, the last first. With
     /// `before`, those before this number.
     pub async fn history(
         &self,
         id: &Authorized<SandboxId>,
         before: Option<u64>,
         limit: u32,
-    ) -> Result<Vec<(u64, CommandRecord)>, Error> {
+    ) -> Result<Vec<(u64, CommandRecord, Option<ContextEntry>)>, Error> {
         self.lifecycle.find(id)?;
         let ended = self.store.ended_commands(id, before, limit).await?;
-        Ok(ended.into_iter().map(|ended| (ended.number, ended.command)).collect())
+        Ok(ended.into_iter().map(|ended| (ended.number, ended.command, ended.in_context)).collect())
     }
 
     /// Returns the state of a command.

@@ -2,15 +2,23 @@
 //!
 //! Only the agent has their state. Nothing is stored, and they are gone with their container. A run keeps its sandbox in
 //! use and counts as a command of its project. A context without a run does not prevent its sandbox from being parked.
+//!
+//! Code can call the tools of the client that opened the context. The agent asks, [`calls_of_run`] checks the arguments and
+//! tells the client, and [`answer`] checks the result.
 
+mod answer;
+mod calls_of_run;
+mod open_calls;
 mod run;
 mod stream;
+mod toolset;
 
 use std::sync::Arc;
 
 use sandbox_api::{ContextId, SandboxId};
 use tracing::warn;
 
+use self::open_calls::OpenCalls;
 pub use self::stream::RunStream;
 use super::Error;
 use super::history::History;
@@ -28,6 +36,7 @@ pub struct Contexts {
     history: Arc<History>,
     snapshots: Arc<Snapshots>,
     quotas: Arc<Quotas>,
+    open_calls: OpenCalls,
 }
 
 impl Contexts {
@@ -42,11 +51,13 @@ impl Contexts {
             history: Arc::clone(history),
             snapshots: Arc::clone(snapshots),
             quotas: Arc::clone(quotas),
+            open_calls: OpenCalls::default(),
         }
     }
 
     /// Opens a context. Returns when its interpreter has started.
     pub async fn open(&self, id: &Authorized<SandboxId>, spec: ContextSpec) -> Result<(), Error> {
+        toolset::check(&spec.tools)?;
         let in_use = self.lifecycle.in_use(id).await?;
         let spec = with_env(spec, in_use.sandbox());
         let opened = match in_use.agent().open_context(&spec).await {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::calls_of_run::CallsOfRun;
 use super::stream::RunStream;
 use super::{Contexts, Error};
+use crate::model::Principal;
 use crate::model::context::RunSpec;
 use crate::service::Recorded;
 use crate::service::lifecycle::InUseMark;
@@ -11,7 +13,12 @@ use crate::service::lifecycle::InUseMark;
 impl Contexts {
     /// Runs code, and streams what it reports. Never retried, because code must not run twice. Dropping the stream
     /// interrupts the run.
-    pub async fn run(self: &Arc<Self>, id: &Recorded, spec: RunSpec) -> Result<RunStream, Error> {
+    pub async fn run(
+        self: &Arc<Self>,
+        id: &Recorded,
+        by: &Arc<Principal>,
+        spec: RunSpec,
+    ) -> Result<RunStream, Error> {
         let in_use = self.lifecycle.in_use(id).await?;
         let permit = in_use.sandbox().reader()?;
         let project = &in_use.sandbox().owner().project;
@@ -21,6 +28,7 @@ impl Contexts {
         // While the sandbox's order lock is held. Otherwise the sandbox could be parked in between.
         let mark = InUseMark::command(in_use.sandbox().activity(), false).holding(charge);
         self.snapshots.note_running(in_use.sandbox(), &spec.id, false);
-        Ok(RunStream::new(self, in_use, spec, events, mark, permit))
+        let calls = CallsOfRun::new(self, &in_use, &spec, by);
+        Ok(RunStream::new(self, in_use, spec, events, calls, mark, permit))
     }
 }

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
-use sandbox_api::context::RunStatus;
+use sandbox_api::context::{Language, RunStatus};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use super::Contexts;
-use crate::agent::RunEvents;
+use super::calls_of_run::CallsOfRun;
+use crate::agent::{Reported, RunEvents};
 use crate::model::context::{RunEnded, RunEvent, RunSpec};
 use crate::model::limits;
+use crate::service::clock::now_ms;
 use crate::service::lifecycle::{InUse, InUseMark, Sandbox};
 
 /// Events of one run. Never fails: if the rest can no longer be read, the run ends as lost.
@@ -20,10 +22,12 @@ pub struct RunStream {
     sandbox: Arc<Sandbox>,
     spec: RunSpec,
     events: RunEvents,
+    calls: CallsOfRun,
     /// Number of restarts of the container before the run.
     restarts: u64,
     began: Instant,
     started_at_ms: i64,
+    language: Option<Language>,
     done: bool,
     _marks: [InUseMark; 2],
     _permit: OwnedSemaphorePermit,
@@ -35,6 +39,7 @@ impl RunStream {
         in_use: InUse,
         spec: RunSpec,
         events: RunEvents,
+        calls: CallsOfRun,
         mark: InUseMark,
         permit: OwnedSemaphorePermit,
     ) -> Self {
@@ -45,8 +50,10 @@ impl RunStream {
             sandbox,
             spec,
             events,
+            calls,
             began: Instant::now(),
-            started_at_ms: 0,
+            started_at_ms: now_ms(),
+            language: None,
             done: false,
             _marks: [mark, of_request],
             _permit: permit,
@@ -67,28 +74,47 @@ impl RunStream {
         }
         // The agent ends the run itself. This is for one that cannot.
         let last = self.began + self.spec.timeout + limits::END_RUN;
-        let event = match timeout_at(last, timeout(limits::HEARTBEAT, self.events.next())).await {
-            Ok(Err(_)) => return Some(RunEvent::Heartbeat),
-            Ok(Ok(event)) => event,
-            Err(_) => return Some(self.stuck().await),
-        };
-        Some(match event {
-            Some(Ok(RunEvent::Ended(ended))) => {
-                let ended = self.confirmed(ended).await;
-                self.end(ended)
-            }
-            Some(Ok(event)) => {
-                if let RunEvent::Started { at_ms, .. } = event {
-                    self.started_at_ms = at_ms;
+        loop {
+            let reported = match timeout_at(last, timeout(limits::HEARTBEAT, self.events.next())).await {
+                Ok(Err(_)) => return Some(RunEvent::Heartbeat),
+                Ok(Ok(reported)) => reported,
+                Err(_) => return Some(self.stuck().await),
+            };
+            let event = match reported {
+                Some(Ok(reported)) => self.event_of(reported).await,
+                Some(Err(error)) => {
+                    debug!(run = %self.spec.id, error = &error as &dyn std::error::Error, "the stream of a run broke");
+                    Some(self.lost())
                 }
-                event
+                None => Some(self.lost()),
+            };
+            if event.is_some() {
+                return event;
             }
-            Some(Err(error)) => {
-                debug!(run = %self.spec.id, error = &error as &dyn std::error::Error, "the stream of a run broke");
-                self.lost()
+        }
+    }
+
+    /// What clients see of a report.
+    async fn event_of(&mut self, reported: Reported) -> Option<RunEvent> {
+        match reported {
+            Reported::Event(RunEvent::Ended(ended)) => {
+                let ended = self.confirmed(ended).await;
+                Some(self.end(ended))
             }
-            None => self.lost(),
-        })
+            Reported::Event(event) => {
+                if let RunEvent::Started { at_ms, language, .. } = event {
+                    (self.started_at_ms, self.language) = (at_ms, language);
+                }
+                Some(event)
+            }
+            Reported::Call { call, name, arguments } => {
+                self.calls.begin(call, name, &arguments).await.map(RunEvent::ToolCall)
+            }
+            Reported::CallExpired { call } => {
+                self.calls.expire(call);
+                None
+            }
+        }
     }
 
     /// Restarts the container of a run that its agent does not end.
@@ -119,9 +145,15 @@ impl RunStream {
     }
 
     fn end(&mut self, ended: RunEnded) -> RunEvent {
+        self.note_end(&ended);
+        RunEvent::Ended(ended)
+    }
+
+    fn note_end(&mut self, ended: &RunEnded) {
         self.done = true;
         self.contexts.snapshots.note_end(&self.sandbox, &self.spec.id);
-        RunEvent::Ended(ended)
+        let ledger = self.sandbox.ledger();
+        self.contexts.history.note_run(ledger, &self.spec, self.language, self.started_at_ms, ended);
     }
 }
 
@@ -129,7 +161,8 @@ impl Drop for RunStream {
     fn drop(&mut self) {
         // The agent interrupts the run, because its reader has left.
         if !self.done {
-            self.contexts.snapshots.note_end(&self.sandbox, &self.spec.id);
+            let status = RunStatus::Interrupted;
+            self.note_end(&RunEnded { status, ..RunEnded::lost(self.began.elapsed()) });
         }
     }
 }

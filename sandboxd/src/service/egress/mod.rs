@@ -31,7 +31,7 @@ use super::audit::Audit;
 use super::tasks::Tasks;
 use super::{Context, Error};
 use crate::egress::{BlockedPort, Gate, PublishedAt};
-use crate::git::Relay;
+use crate::git::{PackageRelay, Relay};
 use crate::metrics::Metrics;
 use crate::model::network::NetworkRequest;
 use crate::model::secret::redacted_host;
@@ -90,6 +90,15 @@ pub(in crate::service) struct Outbound {
     secrets: OnceLock<Vec<Secret>>,
     /// Reached whatever the policy is, as long as the fetch that owns it lasts.
     relay: Mutex<Weak<Relay>>,
+    /// As [`Self::relay`], for packages.
+    package_relay: Mutex<Weak<PackageRelay>>,
+}
+
+/// What a sandbox that fetches something connects to.
+#[derive(Debug)]
+enum AnyRelay {
+    Repository(Arc<Relay>),
+    Packages(Arc<PackageRelay>),
 }
 
 /// A connection that is being opened or is open.
@@ -152,6 +161,7 @@ impl Outbound {
             rate: RateLimiter::direct(Quota::per_second(per_second.unwrap_or(std::num::NonZeroU32::MIN))),
             secrets: OnceLock::new(),
             relay: Mutex::default(),
+            package_relay: Mutex::default(),
         })
     }
 
@@ -165,10 +175,20 @@ impl Outbound {
         *lock(&self.relay) = Arc::downgrade(relay);
     }
 
-    /// The relay, if a connection is for it.
-    fn relay_at(&self, host: &str, port: u16) -> Option<Arc<Relay>> {
-        let is_relay = host == Relay::HOST && port == Relay::PORT;
-        lock(&self.relay).upgrade().filter(|_| is_relay)
+    /// Lets the sandbox resolve packages, until the caller drops the relay.
+    pub(in crate::service) fn set_package_relay(&self, relay: &Arc<PackageRelay>) {
+        *lock(&self.package_relay) = Arc::downgrade(relay);
+    }
+
+    /// The relay, if a connection is for one that the sandbox has.
+    fn relay_at(&self, host: &str, port: u16) -> Option<AnyRelay> {
+        match (host, port) {
+            (Relay::HOST, Relay::PORT) => lock(&self.relay).upgrade().map(AnyRelay::Repository),
+            (PackageRelay::HOST, PackageRelay::PORT) => {
+                lock(&self.package_relay).upgrade().map(AnyRelay::Packages)
+            }
+            _ => None,
+        }
     }
 
     /// Returns the name of a host as it may be recorded and logged.

@@ -15,10 +15,9 @@ use tokio_util::sync::DropGuard;
 use tracing::debug;
 
 use super::refusal::reply_for;
-use super::{Egress, Outbound, Registration};
+use super::{AnyRelay, Egress, Outbound, Registration};
 use crate::agent::{AgentHandle, Outgoing};
 use crate::egress::{self, Broken, Budget, Expected, Gate, Meter, RemoteEndpoint, Tally, carry};
-use crate::git::Relay;
 use crate::metrics::{Decision, Direction, Metrics};
 use crate::model::{Host, Owner, limits};
 use crate::service::audit::Audit;
@@ -115,7 +114,7 @@ impl OutboundServer {
     }
 
     /// Serves a connection to the relay of the sandbox. Its bytes count like those of other connections.
-    async fn serve_relay(&self, outgoing: Outgoing, relay: Arc<Relay>) {
+    async fn serve_relay(&self, outgoing: Outgoing, relay: AnyRelay) {
         let Ok(tunnel) = outgoing.accept().await else { return };
         let _counted = OpenGauge::new(&self.metrics);
         let meter = Arc::new(Meter::new(Arc::clone(&self.tally), limits::EGRESS_SILENCE));
@@ -123,8 +122,14 @@ impl OutboundServer {
             let meter = Arc::clone(&meter);
             move |bytes| meter.moved(Direction::In, bytes)
         };
+        let served = async {
+            match relay {
+                AnyRelay::Repository(relay) => relay.serve(tunnel, moved).await,
+                AnyRelay::Packages(relay) => relay.serve(tunnel, moved).await,
+            }
+        };
         tokio::select! {
-            () = relay.serve(tunnel, moved) => {}
+            () = served => {}
             () = meter.over() => {}
         }
     }

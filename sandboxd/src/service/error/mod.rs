@@ -4,6 +4,7 @@ mod bases;
 mod causes;
 mod mcp_servers;
 mod ownership;
+mod packages;
 mod quotas;
 mod repositories;
 mod snapshots;
@@ -21,6 +22,7 @@ use thiserror::Error;
 pub use self::bases::BaseFault;
 pub use self::mcp_servers::McpServerError;
 pub use self::ownership::OwnershipError;
+pub use self::packages::PackageError;
 pub use self::quotas::QuotaError;
 pub use self::repositories::RepositoryError;
 pub use self::snapshots::SnapshotError;
@@ -56,6 +58,9 @@ pub enum Error {
     /// Why a repository cannot be used.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// Why packages are not available.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// Why a sandbox cannot have what its request specifies.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -69,6 +74,8 @@ pub enum Error {
     TokenTooWide,
     /// The token is for one sandbox, and the request needs more.
     OneSandboxOnly,
+    /// The code that calls a tool was run by another principal.
+    NotTheCaller,
     /// The daemon cannot publish ports on this host.
     NotPublished,
     /// A directory to replace is not empty.
@@ -101,7 +108,7 @@ pub enum Error {
     /// The sandbox could not be created. All requests for its session get this error.
     CreateFailed(#[source] Arc<Error>),
 
-    /// The repository could not be fetched. All requests that wait for it get this error.
+    /// The repository could not be fetched, or the packages. All requests that wait for it get this error.
     FetchFailed(#[source] Arc<Error>),
 
     /// The maximum number of sandboxes runs.
@@ -180,6 +187,7 @@ impl Error {
             Self::Stdin(error) => error.to_public(),
             Self::McpServer(error) => error.to_public(),
             Self::Repository(error) => error.to_public(),
+            Self::Package(error) => error.to_public(),
             Self::Spec(error) => error.to_public(),
             Self::Quota(error) => error.to_public(),
 
@@ -196,6 +204,11 @@ impl Error {
             Self::OneSandboxOnly => PublicError::new(
                 ErrorCode::Forbidden,
                 "the token is for one sandbox, and cannot create what does not belong to it",
+                json!({}),
+            ),
+            Self::NotTheCaller => PublicError::new(
+                ErrorCode::Forbidden,
+                "only the token that runs the code can answer its calls",
                 json!({}),
             ),
             Self::NotPublished => PublicError::new(

@@ -73,6 +73,23 @@ pub enum RepositoryError {
     Failed,
     /// The fetch took too long.
     TooSlow,
+    /// The directory cannot be read.
+    Unreadable {
+        /// Why.
+        source: git::Error,
+    },
+    /// The directory has other files than when it was looked at.
+    Changed,
+    /// The directory has more entries than are read.
+    TooManyFiles {
+        /// Maximum number.
+        max: usize,
+    },
+    /// The directory is something that is not read.
+    Unsupported {
+        /// What it is.
+        problem: &'static str,
+    },
     /// As many fetches run as may.
     Busy {
         /// Maximum number.
@@ -151,6 +168,26 @@ impl RepositoryError {
                 ErrorCode::DeadlineExceeded,
                 "the repository was not fetched in time",
                 json!({}),
+            ),
+            Self::Unreadable { .. } => PublicError::new(
+                ErrorCode::Unavailable,
+                "the daemon cannot read the directory of the repository; its log says why",
+                json!({}),
+            ),
+            Self::Changed => PublicError::new(
+                ErrorCode::Unavailable,
+                "the directory of the repository changes while it is read; try again",
+                json!({}),
+            ),
+            Self::TooManyFiles { max } => PublicError::new(
+                ErrorCode::TooLarge,
+                format!("the directory of the repository has more than {max} entries"),
+                json!({ "limit": max }),
+            ),
+            Self::Unsupported { problem } => PublicError::new(
+                ErrorCode::Refused,
+                format!("the directory of the repository cannot be used: {problem}"),
+                json!({ "field": "repository" }),
             ),
             Self::Busy { max } => PublicError::new(
                 ErrorCode::CapacityExhausted,

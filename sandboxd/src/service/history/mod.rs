@@ -4,6 +4,7 @@
 //! what a killed daemon had not written yet.
 
 mod deadlines;
+mod in_context;
 mod ledger;
 mod oom;
 mod oom_times;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use sandbox_api::CommandId;
 use tracing::warn;
 
+pub(in crate::service) use self::in_context::EndedCall;
 pub(in crate::service) use self::ledger::Ledger;
 use self::oom_times::Listening;
 use super::{Context, Error};

@@ -62,6 +62,7 @@ impl Lifecycle {
             Ok(()) => Ok(agent),
             Err(error) => {
                 agent.close();
+                self.start_record.remove();
                 if let Err(second) = self.engine.remove_container_of(sandbox.id()).await {
                     warn!(sandbox = %sandbox.id(), error = &second as &dyn std::error::Error, "could not remove a container that did not start");
                 }

@@ -35,8 +35,8 @@ pub struct Reconnected {
 
 impl Reconnected {
     fn new(sandbox: &Sandbox, created: bool, woken: bool) -> Self {
-        let image_id = sandbox.with_facts(|facts| facts.posture.as_ref()?.image_id.clone());
-        Self { id: sandbox.id().clone(), created, woken, spec: sandbox.labels().spec, image_id }
+        let (id, spec, image_id) = (sandbox.id().clone(), sandbox.labels().spec, sandbox.image_id());
+        Self { id, created, woken, spec, image_id }
     }
 }
 
@@ -158,6 +158,10 @@ impl Lifecycle {
         if let Some(seed) = seed.filter(|_| !is_over_base) {
             seed.fill(&agent).await?;
             seam::at("seed.act");
+        }
+        if let Some(seed) = seed {
+            seed.keep_values(sandbox).await?;
+            seam::at("seed.values");
         }
         self.store.put(&sandbox.update(|record| record.stage = Stage::Running)).await?;
         seam::at("create.outcome");

@@ -29,6 +29,7 @@ mod registry;
 mod restore;
 mod retention;
 mod sandbox;
+mod start_record;
 mod update;
 mod value_ledger;
 mod view;
@@ -57,6 +58,7 @@ pub(in crate::service) use self::readiness::Prepared;
 pub use self::readiness::Readiness;
 use self::registry::Registry;
 pub(in crate::service) use self::sandbox::Sandbox;
+use self::start_record::StartRecord;
 pub use self::update::Changes;
 pub(in crate::service) use self::value_ledger::ValueLedger;
 pub use self::view::{SandboxUsage, SandboxView, Selection};
@@ -84,18 +86,20 @@ pub(in crate::service) trait Attachments: fmt::Debug + Send + Sync {
     fn after_delete<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, ()>;
 }
 
-/// Gives a new sandbox its first files, before it accepts requests.
+/// Gives a new sandbox its first files and values, before it accepts requests.
 pub(in crate::service) trait Seed: fmt::Debug + Send + Sync {
     /// What a base with the files is made of. `None` if each sandbox gets its own files.
     fn base(&self) -> Option<&dyn BaseSource>;
     /// Writes the files to a sandbox without a base. Called when the agent has answered. An error undoes the create.
     fn fill<'a>(&'a self, agent: &'a AgentHandle) -> BoxFuture<'a, Result<(), Error>>;
+    /// Keeps its values with a sandbox, which is in the store. Called after it has its files. An error undoes the create.
+    fn keep_values<'a>(&'a self, sandbox: &'a Sandbox) -> BoxFuture<'a, Result<(), Error>>;
 }
 
 /// How a new sandbox begins.
 #[derive(Debug, Clone, Default)]
 pub(in crate::service) struct Beginning {
-    /// Its first files.
+    /// Its first files and values.
     pub(in crate::service) seed: Option<Arc<dyn Seed>>,
     /// It is one of several of which all are created or none. It serves no request before [`Lifecycle::confirm`], and if the
     /// daemon ends before, the next start removes it.
@@ -155,6 +159,7 @@ pub struct Lifecycle {
     /// Containers that the log has warned about, so that it names each only once.
     warned_of: std::sync::Mutex<HashSet<String>>,
     prepared: OnceLock<Prepared>,
+    start_record: StartRecord,
     readiness: watch::Sender<Readiness>,
     attachments: OnceLock<Weak<dyn Attachments>>,
     park_checkpoints: OnceLock<Weak<dyn ParkCheckpoints>>,
@@ -195,6 +200,7 @@ impl Lifecycle {
             orphans: std::sync::Mutex::default(),
             warned_of: std::sync::Mutex::default(),
             prepared: OnceLock::new(),
+            start_record: StartRecord::new(&context.setup),
             readiness: watch::Sender::new(Readiness::Waiting { missing: "start-up" }),
             attachments: OnceLock::new(),
             park_checkpoints: OnceLock::new(),

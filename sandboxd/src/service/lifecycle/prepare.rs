@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::readiness::{Prepared, Readiness};
 use super::sandbox::Sandbox;
+use super::start_record::Findings;
 use super::{Error, Lifecycle};
 use crate::engine;
 use crate::model::layout::DEFAULT_IMAGE;
@@ -41,22 +42,51 @@ impl Lifecycle {
         self.set_waiting_for("image");
         let image = self.setup.image.clone();
         self.ensure_image().await?;
+        // Shown with each sandbox. If the engine cannot report its facts, sandboxes are served without them.
+        let facts = self.engine.facts().await.ok();
+        if let Some(facts) = facts.as_ref().filter(|_| self.engine.is_local()) {
+            let image_id = self.engine.image_id(&image).await?;
+            self.start_record.name(&self.setup, facts, self.engine.host()?, &image_id);
+        }
+        let mut weaknesses = facts.map(|facts| facts.warnings()).unwrap_or_default();
+        weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
+        let _ = self.weaknesses.set(weaknesses);
+        let findings = self.find_what_works(*chosen, &image).await?;
+        *chosen = Some(findings.transport);
+        Ok(Prepared { image, agent_volume: findings.agent_volume.name, transport: findings.transport })
+    }
+
+    /// Tries what sandboxes need, or takes what an earlier start has found.
+    async fn find_what_works(
+        self: &Arc<Self>,
+        chosen: Option<Transport>,
+        image: &str,
+    ) -> Result<Findings, Error> {
         self.set_waiting_for("agent");
+        if let Some(findings) = self.start_record.read()
+            && self.engine.has_agent_volume(&findings.agent_volume).await?
+        {
+            debug!("an earlier start has found what works here");
+            self.set_waiting_for("transport");
+            self.storage.prepare(image, &findings.agent_volume.name, findings.disks).await?;
+            return Ok(Findings { transport: chosen.unwrap_or(findings.transport), ..findings });
+        }
         let agent_volume = {
             let ca_bundle = self.setup.egress.ca_bundle.as_ref().map(CaBundle::pem);
-            self.engine.ensure_agent_volume(&self.setup.agent_program, ca_bundle, &image).await?
+            self.engine.ensure_agent_volume(&self.setup.agent_program, ca_bundle, image).await?
         };
         self.set_waiting_for("transport");
         let (transport, ()) = tokio::try_join!(
-            self.chosen_transport(*chosen, &image, &agent_volume),
-            self.storage.prepare(&image, &agent_volume)
+            self.chosen_transport(chosen, image, &agent_volume.name),
+            self.storage.prepare(image, &agent_volume.name, None)
         )?;
-        *chosen = Some(transport);
-        // Shown with each sandbox. If the engine cannot report its facts, sandboxes are served without them.
-        let mut weaknesses = self.engine.facts().await.map(|facts| facts.warnings()).unwrap_or_default();
-        weaknesses.extend(self.engine.runtime_weaknesses().into_iter().map(str::to_owned));
-        let _ = self.weaknesses.set(weaknesses);
-        Ok(Prepared { image, agent_volume, transport })
+        let findings = Findings { agent_volume, transport, disks: self.storage.proof() };
+        // What does not work is tried again at each start.
+        let works = self.storage.has_wanted_quota() && transport == self.first_transport();
+        if works {
+            self.start_record.write(&findings);
+        }
+        Ok(findings)
     }
 
     /// Marks the start as complete. Requests are served from now on.

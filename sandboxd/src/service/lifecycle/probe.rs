@@ -24,6 +24,12 @@ impl Lifecycle {
         }
     }
 
+    /// The transport that is tried first: the one that the operator has set, or the faster one.
+    pub(super) fn first_transport(&self) -> Transport {
+        let faster = if self.engine.is_local() { Transport::Socket } else { Transport::Engine };
+        self.setup.transport.unwrap_or(faster)
+    }
+
     /// Starts a real sandbox. If its agent answers, the image, the agent, the settings and the transport work.
     /// Otherwise the first user's first command would fail.
     async fn choose_transport(self: &Arc<Self>, image: &str, agent_volume: &str) -> Result<Transport, Error> {
@@ -35,8 +41,7 @@ impl Lifecycle {
             self.tasks.run_detached(async move { lifecycle.probe(&prepared).await })
         };
         let forced = self.setup.transport;
-        let first =
-            forced.unwrap_or(if self.engine.is_local() { Transport::Socket } else { Transport::Engine });
+        let first = self.first_transport();
         if first == Transport::Engine && !self.engine.shows_agent_pid() {
             // Only a warning, because not every such kernel is gVisor. The probe decides.
             warn!(

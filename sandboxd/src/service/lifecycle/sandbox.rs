@@ -156,6 +156,11 @@ impl Sandbox {
         read(&self.lock().record.spec)
     }
 
+    /// The engine's id of its image, if the engine has reported it.
+    pub(in crate::service) fn image_id(&self) -> Option<String> {
+        self.with_facts(|facts| facts.posture.as_ref()?.image_id.clone())
+    }
+
     /// Reads the facts, under a lock that `read` should hold only briefly.
     pub(super) fn with_facts<T>(&self, read: impl FnOnce(&Facts) -> T) -> T {
         read(&self.lock())

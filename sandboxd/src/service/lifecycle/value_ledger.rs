@@ -1,9 +1,12 @@
 //! How much is kept with a sandbox by key, and what its project is charged for that.
 
+use sandbox_api::SandboxId;
+
 use super::Error;
 use crate::model::value::ValueTotals;
 use crate::model::{Quota, Refusal, limits};
 use crate::service::quotas::Charge;
+use crate::store::Store;
 
 /// The totals of one sandbox. It is locked while its values change.
 #[derive(Debug, Default)]
@@ -14,9 +17,16 @@ pub(in crate::service) struct ValueLedger {
 }
 
 impl ValueLedger {
-    /// The totals, if they are known.
-    pub(in crate::service) fn totals(&self) -> Option<ValueTotals> {
-        self.totals
+    /// What is kept with the sandbox now.
+    pub(in crate::service) async fn present(
+        &self,
+        store: &Store,
+        sandbox: &SandboxId,
+    ) -> Result<ValueTotals, Error> {
+        match self.totals {
+            Some(totals) => Ok(totals),
+            None => Ok(store.value_totals_of(sandbox).await?),
+        }
     }
 
     /// Begins a change. `charge` makes the project's charge for the present values, if there is none yet. Fails if there would be
@@ -47,5 +57,10 @@ impl ValueLedger {
         let charge = self.charge.get_or_insert_with(charge);
         // At least as much has been charged, so this cannot fail.
         let _ = charge.resize(Quota::ValueBytes, totals.bytes);
+    }
+
+    /// As [`Self::set`], with a charge for exactly that, after a change that may not have [begun](Self::begin) here.
+    pub(in crate::service) fn replace(&mut self, totals: ValueTotals, charge: Charge) {
+        (self.totals, self.charge) = (Some(totals), Some(charge));
     }
 }

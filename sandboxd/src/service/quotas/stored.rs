@@ -8,7 +8,9 @@
 
 use std::collections::HashMap;
 
+use prost::Message;
 use sandbox_api::{SandboxId, SnapshotId};
+use snapshot_format::Content;
 
 use crate::model::SnapshotRecord;
 
@@ -24,7 +26,7 @@ struct Size {
     parent: Option<SnapshotId>,
     /// Bytes that it added to the store.
     new_bytes: u64,
-    /// Bytes of its files.
+    /// Bytes of its files and values.
     size_bytes: u64,
 }
 
@@ -61,8 +63,11 @@ impl Stored {
 }
 
 fn size_of(snapshot: &SnapshotRecord) -> Size {
-    let SnapshotRecord { parent, new_bytes, size_bytes, .. } = snapshot;
-    Size { parent: parent.clone(), new_bytes: *new_bytes, size_bytes: *size_bytes }
+    let SnapshotRecord { parent, new_bytes, size_bytes, values, .. } = snapshot;
+    // A content that cannot be decoded has no readable values.
+    let values = values.as_deref().and_then(|values| Content::decode(values).ok());
+    let size_bytes = size_bytes.saturating_add(values.map_or(0, |values| values.size));
+    Size { parent: parent.clone(), new_bytes: *new_bytes, size_bytes }
 }
 
 fn charged(sizes: &HashMap<SnapshotId, Size>) -> u64 {
@@ -99,6 +104,19 @@ mod tests {
         stored.remove(&second);
         stored.remove(&second);
         assert_eq!(stored.bytes(), 0);
+    }
+
+    #[test]
+    fn values_that_a_later_snapshot_needs_stay_charged() {
+        let mut stored = Stored::default();
+        let values = Content { size: 40, ..Content::default() }.encode_to_vec();
+        let first = snapshot(1, 1, 140, 100);
+        let second = SnapshotRecord { values: Some(values), ..child(&snapshot(1, 2, 5, 105), 1) };
+        stored.add(&first);
+        stored.add(&second);
+        assert_eq!(stored.bytes(), 145);
+        stored.remove(&first);
+        assert_eq!(stored.bytes(), 145);
     }
 
     fn child(of: &SnapshotRecord, parent: u32) -> SnapshotRecord {

@@ -20,6 +20,7 @@ pub(super) fn snapshot(sandbox: u32, id: u32, new_bytes: u64, size_bytes: u64) -
         created_at_ms: 0,
         expires_at_ms: None,
         root: Vec::new(),
+        values: None,
         parent: None,
         size_bytes,
         new_bytes,

@@ -5,31 +5,28 @@
 
 use std::sync::Arc;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use sandbox_api::{CommandId, SandboxId};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::helper::Fetched;
 use super::open::with_disk;
 use super::resolve::fault;
 use super::{Fetch, Repositories, own};
-use crate::agent::{AgentHandle, ReaderId};
-use crate::git::Relay;
-use crate::model::command::Stream;
-use crate::model::repository::{RepositoryKey, RepositoryRecord, RepositoryWarning, SANDBOX_KEYS};
+use crate::agent::AgentHandle;
+use crate::model::repository::{RepositoryKey, RepositoryOrigin, RepositoryRecord, SANDBOX_KEYS};
 use crate::model::{
-    CommandSpec, Ended, Event, FieldError, NetworkMode, NetworkPolicy, Owner, Refusal, Resource, SandboxSpec,
+    CommandSpec, FieldError, NetworkMode, NetworkPolicy, Owner, Refusal, Resource, SandboxSpec,
     SnapshotRecord, limits,
 };
 use crate::seam;
 use crate::service::clock::now_ms;
 use crate::service::lifecycle::{Beginning, Changes, InUseMark, Sandbox};
+use crate::service::run_to_end::{Output, run_to_end};
 use crate::service::{Error, RepositoryError};
 
-/// Fetches into the workspace, and prints what is missing in the files. The variables are checked values.
-const SCRIPT: &str = include_str!("fetch.sh");
-
-/// Exit code of [`SCRIPT`] if the repository does not give the commit.
+/// Exit code of the script if the repository does not give the commit.
 const NO_COMMIT: i32 = 3;
 
 /// Copies of the files that a fetch needs space for: received, unpacked, and some room.
@@ -79,15 +76,16 @@ impl Repositories {
         seam::at("fetch.helper");
         // Until the snapshot is recorded here, it must not be removed as one that belongs to nothing.
         let recording = self.recording.read().await;
-        let fetched = timeout(limits::FETCH, self.fetch_in(&helper, key)).await;
+        let fetched = timeout(limits::FETCH, self.fetch_in(owner, &helper, key)).await;
         if let Err(error) = self.lifecycle.remove_tentative(&helper).await {
             let error = &error as &dyn std::error::Error;
             warn!(sandbox = %helper, error, "could not remove the sandbox of a fetch");
         }
-        let (snapshot, warnings) = fetched.map_err(|_| RepositoryError::TooSlow)??;
+        // Of a directory, the name in the key may be that of a tag. A server has looked it up.
+        let (snapshot, Fetched { commit, warnings }) = fetched.map_err(|_| RepositoryError::TooSlow)??;
         seam::at("fetch.snapshot");
         let record = RepositoryRecord {
-            key: key.clone(),
+            key: RepositoryKey { commit: commit.unwrap_or_else(|| key.commit.clone()), ..key.clone() },
             snapshot: snapshot.id,
             size_bytes: snapshot.size_bytes,
             warnings,
@@ -95,10 +93,11 @@ impl Repositories {
             used_at_ms: now_ms(),
         };
         self.store.put_repository(&record).await?;
-        self.kept.add(record.clone());
+        self.kept.add(key, record.clone());
         drop(recording);
-        info!(repository = %key.url, commit = %key.commit, bytes = record.size_bytes, "fetched a repository");
-        self.make_room(key).await;
+        let RepositoryKey { origin, commit, .. } = &record.key;
+        info!(repository = %origin, %commit, bytes = record.size_bytes, "fetched a repository");
+        self.make_room(&record.key).await;
         Ok(record)
     }
 
@@ -119,44 +118,43 @@ impl Repositories {
 
     async fn fetch_in(
         &self,
+        owner: &Owner,
         helper: &SandboxId,
         key: &RepositoryKey,
-    ) -> Result<(SnapshotRecord, Vec<RepositoryWarning>), Error> {
+    ) -> Result<(SnapshotRecord, Fetched), Error> {
         let sandbox = self.lifecycle.find(helper)?;
         // It must not be parked meanwhile.
         let _mark = InUseMark::request(sandbox.activity());
         let agent = sandbox.running_agent().await.ok_or(Refusal::NotFound(Resource::Sandbox))?;
-        let warnings = self.run_git(&sandbox, &agent, key).await?;
-        let name = format!("{} {}", key.commit, key.url);
+        let fetched = self.run_helper(owner, &sandbox, &agent, key).await?;
+        let name = format!("{} {}", key.commit, key.origin);
         let name = name.chars().take(limits::MAX_SNAPSHOT_NAME).collect();
         let snapshot = self.snapshots.make_for_daemon(&sandbox, &agent, own(), name).await?;
-        Ok((snapshot, warnings))
+        Ok((snapshot, fetched))
     }
 
-    async fn run_git(
+    async fn run_helper(
         &self,
+        owner: &Owner,
         sandbox: &Sandbox,
         agent: &AgentHandle,
         key: &RepositoryKey,
-    ) -> Result<Vec<RepositoryWarning>, Error> {
-        let max_bytes = self.settings.max_fetched_bytes;
-        let relay = Relay::new(self.client.clone(), key.url.clone(), key.with_token, max_bytes);
-        let relay = Arc::new(relay);
+    ) -> Result<Fetched, Error> {
+        let directory = match &key.origin {
+            RepositoryOrigin::Server(_) => None,
+            RepositoryOrigin::Directory(name) => Some(self.directory(owner, name)?),
+        };
+        let helper = self.helper(key, directory).await?;
+        let relay = Arc::new(helper.relay);
         sandbox.outbound().set_relay(&relay);
         let id = CommandId::random().map_err(|source| Error::Randomness { source })?;
-        let mut spec = CommandSpec::script(id, SCRIPT, limits::FETCH_COMMAND);
-        let variables = [
-            ("RELAY", Relay::URL.to_owned()),
-            ("COMMIT", key.commit.to_string()),
-            ("ORIGIN", key.url.to_string()),
-        ];
-        spec.env.extend(variables.map(|(name, value)| (name.to_owned(), value)));
-        let (ended, stdout, stderr) = run(agent, &spec).await?;
+        let mut spec = CommandSpec::script(id, helper.script, limits::FETCH_COMMAND);
+        spec.env.extend(helper.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let Output { ended, stdout, stderr } = run_to_end(agent, &spec, limits::MAX_FETCH_LOG_BYTES).await?;
         if ended.exit_code == 0 {
-            let lines = String::from_utf8_lossy(&stdout).into_owned();
-            return Ok(lines.lines().filter_map(RepositoryWarning::parse).collect());
+            return Ok(Fetched::parse(&stdout, relay.has_skipped()));
         }
-        let repository = key.url.to_string();
+        let repository = key.origin.to_string();
         if let Some(error) = relay.take_fault() {
             return Err(fault(error, &repository).into());
         }
@@ -167,28 +165,4 @@ impl Repositories {
         warn!(repository, exit_code = ended.exit_code, reason = ?ended.reason, %messages, "git could not fetch");
         Err(RepositoryError::Failed.into())
     }
-}
-
-/// Runs a command to its end. Returns the beginnings of its outputs.
-async fn run(agent: &AgentHandle, spec: &CommandSpec) -> Result<(Ended, Vec<u8>, Vec<u8>), Error> {
-    let mut events = agent.run(spec, ReaderId::next()).await?;
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    while let Some(event) = events.next().await {
-        match event? {
-            Event::Output(records) => {
-                for record in records {
-                    let output = match record.stream {
-                        Stream::Stdout => &mut stdout,
-                        Stream::Stderr => &mut stderr,
-                        Stream::Trace | Stream::Stage => continue,
-                    };
-                    let left = limits::MAX_FETCH_LOG_BYTES.saturating_sub(output.len());
-                    output.extend_from_slice(&record.data[..record.data.len().min(left)]);
-                }
-            }
-            Event::Ended { ended, .. } => return Ok((ended, stdout, stderr)),
-            Event::Started(_) | Event::Gap { .. } | Event::Heartbeat => {}
-        }
-    }
-    Ok((Ended::LOST, stdout, stderr))
 }

@@ -1,14 +1,18 @@
 //! Repositories that were fetched, and sandboxes with their files.
 //!
-//! A request names a repository and perhaps a version; [`resolve`] finds the commit. [`fetch`] gets exactly that commit, once,
+//! A request names a repository and perhaps a version; [`resolve`] finds the commit, and [`directories`] does so for a directory
+//! that the operator allows, or finds its files. [`fetch`] gets exactly that commit, once,
 //! and keeps its files as a snapshot that no principal sees. A sandbox with a repository is then a sandbox with a snapshot.
 //! So a large repository is shared as a base, and a small one is copied.
 //!
 //! A token never reaches a sandbox. Files that were fetched with one are kept apart from those that were fetched without, and
 //! are only for requests that may use the token now.
 
+mod directories;
 mod fetch;
+mod helper;
 mod kept;
+mod known_files;
 mod look_ups;
 mod open;
 mod request;
@@ -21,10 +25,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::{BoxFuture, Shared};
 use tokio::sync::RwLock;
 
-pub use self::open::Opened;
+pub use self::open::{Opened, RepositoryFiles};
 pub use self::request::RepositoryRequest;
 
 use self::kept::Kept;
+use self::known_files::KnownFiles;
 use self::look_ups::LookUps;
 use super::egress::Egress;
 use super::lifecycle::Lifecycle;
@@ -50,6 +55,7 @@ pub struct Repositories {
     settings: RepositorySettings,
     client: Client,
     look_ups: LookUps,
+    known_files: KnownFiles,
     kept: Kept,
     /// The fetches that run. Each is charged to a project, so another project's request begins its own.
     fetches: Mutex<HashMap<(ProjectName, RepositoryKey), Fetch>>,
@@ -77,6 +83,7 @@ impl Repositories {
             store: Arc::clone(&context.store),
             tasks: context.tasks.clone(),
             look_ups: LookUps::default(),
+            known_files: KnownFiles::default(),
             fetches: Mutex::default(),
             turns: Turns::new(limits::MAX_FETCHES),
             recording: RwLock::default(),

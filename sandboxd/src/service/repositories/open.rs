@@ -29,11 +29,18 @@ const ROOM_MB: u64 = 256;
 pub struct Opened {
     /// The sandbox.
     pub sandbox: Reconnected,
+    /// Its files.
+    pub files: RepositoryFiles,
+}
+
+/// The files of a repository.
+#[derive(Debug, Clone)]
+pub struct RepositoryFiles {
     /// The repository.
     pub repository: Repository,
-    /// What is missing in its files.
+    /// What is missing in the files.
     pub warnings: Vec<RepositoryWarning>,
-    /// Whether its files were kept, so that nothing was fetched.
+    /// Whether they were kept, so that nothing was fetched.
     pub is_cached: bool,
 }
 
@@ -42,6 +49,14 @@ struct Ready {
     repository: Repository,
     record: RepositoryRecord,
     is_cached: bool,
+}
+
+impl Ready {
+    /// A repository with its record. The record knows the commit, where the look-up may have found a tag.
+    fn new(repository: Repository, (record, is_cached): (RepositoryRecord, bool)) -> Self {
+        let repository = Repository { key: record.key.clone(), ..repository };
+        Self { repository, record, is_cached }
+    }
 }
 
 impl Repositories {
@@ -67,20 +82,22 @@ impl Repositories {
     }
 
     /// Returns the sandbox of a session, like [`crate::service::Lifecycle::create_or_reconnect`]. A new one has the files of
-    /// the repository. An existing one keeps its own, and nothing is looked up for it.
+    /// the repository, which are returned too. An existing one keeps its own, and nothing is looked up for it.
     pub async fn create(
         self: &Arc<Self>,
         spec: SandboxSpec,
         changes: &Changes,
         request: &RepositoryRequest,
-    ) -> Result<Reconnected, Error> {
+    ) -> Result<(Reconnected, Option<RepositoryFiles>), Error> {
         if self.lifecycle.has_session(&spec.owner, &spec.session_key) {
             // If it is deleted meanwhile, this fails, so that no sandbox without the files is created.
             let none = Err(Refusal::NotFound(Resource::Sandbox).into());
-            return self.snapshots.create(spec, changes, none).await;
+            return Ok((self.snapshots.create(spec, changes, none).await?, None));
         }
         let ready = self.ready(&spec.owner, request).await?;
-        Ok(self.create_from(spec, changes, ready).await?.sandbox)
+        let Opened { sandbox, files } = self.create_from(spec, changes, ready).await?;
+        let files = sandbox.created.then_some(files);
+        Ok((sandbox, files))
     }
 
     async fn create_from(
@@ -90,8 +107,12 @@ impl Repositories {
         ready: Ready,
     ) -> Result<Opened, Error> {
         let Ready { repository, mut record, mut is_cached } = ready;
+        let files = |record: RepositoryRecord, is_cached| {
+            let warnings = record.warnings;
+            RepositoryFiles { repository: repository.clone(), warnings, is_cached }
+        };
         if let Some(sandbox) = self.existing(&spec, changes).await? {
-            return Ok(Opened { sandbox, repository, warnings: record.warnings, is_cached });
+            return Ok(Opened { sandbox, files: files(record, is_cached) });
         }
         let snapshot = |record: &RepositoryRecord| Ok(Authorized::new(record.snapshot.clone()));
         let mut created = self.snapshots.create(spec.clone(), changes, snapshot(&record)).await;
@@ -101,7 +122,7 @@ impl Repositories {
             (record, is_cached) = self.kept_or_fetched(&spec.owner, &repository.key).await?;
             created = self.snapshots.create(spec, changes, snapshot(&record)).await;
         }
-        Ok(Opened { sandbox: created?, repository, warnings: record.warnings, is_cached })
+        Ok(Opened { sandbox: created?, files: files(record, is_cached) })
     }
 
     /// The sandbox of a session that has one. Its files need no snapshot, and to look at one takes as long as a command.
@@ -124,13 +145,13 @@ impl Repositories {
         }
         let repository = self.resolve(owner, request).await?;
         match self.kept_or_fetched(owner, &repository.key).await {
-            Ok((record, is_cached)) => Ok(Ready { repository, record, is_cached }),
+            Ok(found) => Ok(Ready::new(repository, found)),
             Err(error) if is_without_commit(&error) => {
                 let Some(repository) = self.resolve_again(owner, request, &repository).await? else {
                     return Err(error);
                 };
-                let (record, is_cached) = self.kept_or_fetched(owner, &repository.key).await?;
-                Ok(Ready { repository, record, is_cached })
+                let found = self.kept_or_fetched(owner, &repository.key).await?;
+                Ok(Ready::new(repository, found))
             }
             Err(error) => Err(error),
         }
@@ -158,10 +179,10 @@ impl Repositories {
 }
 
 fn session_key(key: &RepositoryKey, session: Option<&SessionKey>) -> Result<SessionKey, Error> {
-    let RepositoryKey { url, commit, with_token } = key;
+    let RepositoryKey { origin, commit, with_token } = key;
     // No session key is empty, and none has a line feed.
     let session = session.map(SessionKey::as_str).unwrap_or_default();
-    let digest = Sha256::digest(format!("{url}\n{commit}\n{with_token}\n{session}"));
+    let digest = Sha256::digest(format!("{origin}\n{commit}\n{with_token}\n{session}"));
     let digits: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let key = format!("{SANDBOX_KEYS}{digits}").parse().map_err(FieldError::from);
     key.map_err(|error| Error::Refused(error.into()))
@@ -193,10 +214,10 @@ fn is_without_sandbox(error: &Error) -> bool {
     }
 }
 
-/// Whether the repository does not have the commit.
+/// Whether the repository does not have the commit, or the directory has other files by now.
 fn is_without_commit(error: &Error) -> bool {
     match error {
-        Error::Repository(RepositoryError::NoRef { .. }) => true,
+        Error::Repository(RepositoryError::NoRef { .. } | RepositoryError::Changed) => true,
         Error::FetchFailed(error) => is_without_commit(error),
         _ => false,
     }

@@ -1,12 +1,16 @@
 //! Which commit a request means.
 
+use std::sync::Arc;
+
+use futures::FutureExt;
+
 use super::Repositories;
 use super::look_ups::Question;
 use super::request::{RepositoryRequest, Wanted};
 use crate::git;
 use crate::model::repository::{
     Advertisement, Found, GitRef, HttpsUrl, NoCommit, PackageName, PackageVersion, Repository, RepositoryKey,
-    RepositorySource, tags_for,
+    RepositoryOrigin, RepositorySource, tags_for,
 };
 use crate::model::{FieldError, Owner};
 use crate::service::{Error, RepositoryError};
@@ -38,44 +42,75 @@ impl Repositories {
 
     /// Finds the commit.
     pub(super) async fn resolve(
-        &self,
+        self: &Arc<Self>,
         owner: &Owner,
         request: &RepositoryRequest,
     ) -> Result<Repository, Error> {
-        if let (RepositorySource::Git(url), Wanted::Ref(name)) = (&request.source, &request.wanted)
-            && let Ok(commit) = name.as_str().parse()
-        {
-            let found = Found { commit, branch: None, tags: Vec::new() };
-            return Ok(self.repository(owner, url, found, None));
+        match &request.source {
+            // Nothing of it is remembered: the look is quick, and the project may lose the right to it.
+            RepositorySource::Directory(_) => self.ask(owner, request).await,
+            RepositorySource::Git(url) if let Some(found) = full_hash(&request.wanted) => {
+                Ok(self.repository(owner, url, found, None))
+            }
+            RepositorySource::Git(_) | RepositorySource::Npm(_) => self.recent_or_asked(owner, request).await,
         }
+    }
+
+    /// The result of a recent look-up, of one that runs, or of a new one.
+    async fn recent_or_asked(
+        self: &Arc<Self>,
+        owner: &Owner,
+        request: &RepositoryRequest,
+    ) -> Result<Repository, Error> {
         let question = self.question(owner, request);
         if let Some(recent) = self.look_ups.recent(&question) {
             return Ok(recent);
         }
+        let look_up = self.look_ups.running(&question, || {
+            let (repositories, owner, request) = (Arc::clone(self), owner.clone(), request.clone());
+            async move { repositories.ask_and_remember(&owner, &request).await.map_err(Arc::new) }.boxed()
+        });
+        look_up.await.map_err(Error::FetchFailed)
+    }
+
+    async fn ask_and_remember(
+        &self,
+        owner: &Owner,
+        request: &RepositoryRequest,
+    ) -> Result<Repository, Error> {
+        let question = self.question(owner, request);
         let _permit = self.look_ups.permit().await;
         // Another request may have asked the same meanwhile.
         if let Some(recent) = self.look_ups.recent(&question) {
             return Ok(recent);
         }
-        let found = match &request.source {
-            RepositorySource::Git(url) => self.look_up(owner, url, &request.wanted).await?,
-            RepositorySource::Npm(package) => self.look_up_package(owner, package, &request.wanted).await?,
-        };
+        let found = self.ask(owner, request).await?;
         self.look_ups.remember(question, &found);
         Ok(found)
+    }
+
+    async fn ask(&self, owner: &Owner, request: &RepositoryRequest) -> Result<Repository, Error> {
+        let wanted = &request.wanted;
+        match &request.source {
+            RepositorySource::Git(url) => self.look_up(owner, url, wanted).await,
+            RepositorySource::Npm(package) => self.look_up_package(owner, package, wanted).await,
+            RepositorySource::Directory(name) => self.resolve_directory(owner, name, wanted).await,
+        }
     }
 
     /// As [`Self::resolve`], if the repository does not have the commit that it returned. Of a package, the registry may have
     /// named the commit, so a tag of the version is searched. Otherwise a branch or tag may have moved since it was looked up.
     /// `None` if there is no other commit.
     pub(super) async fn resolve_again(
-        &self,
+        self: &Arc<Self>,
         owner: &Owner,
         request: &RepositoryRequest,
         not: &Repository,
     ) -> Result<Option<Repository>, Error> {
-        if let (RepositorySource::Npm(package), Some(version)) = (&request.source, &not.version) {
-            return self.resolve_by_tag(owner, package, version, &not.key.url).await.map(Some);
+        if let (RepositorySource::Npm(package), Some(version), RepositoryOrigin::Server(url)) =
+            (&request.source, &not.version, &not.key.origin)
+        {
+            return self.resolve_by_tag(owner, package, version, url).await.map(Some);
         }
         self.look_ups.forget(&self.question(owner, request));
         let found = self.resolve(owner, request).await?;
@@ -100,25 +135,15 @@ impl Repositories {
         let source = match &request.source {
             RepositorySource::Git(url) => url.to_string(),
             RepositorySource::Npm(package) => package.to_string(),
+            RepositorySource::Directory(name) => name.to_string(),
         };
         (source, request.wanted.clone(), self.settings.token_projects.contains(&owner.project))
     }
 
     async fn look_up(&self, owner: &Owner, url: &HttpsUrl, wanted: &Wanted) -> Result<Repository, Error> {
         let refs = self.refs(owner, url).await?;
-        let (found, version) = match wanted {
-            Wanted::Default => (by_name(&refs, url, None)?, None),
-            Wanted::Ref(name) => (by_name(&refs, url, Some(name))?, None),
-            Wanted::Version(version) => {
-                let name = url.path().trim_start_matches('/').trim_end_matches(".git");
-                let found = refs.find_tag(&tags_for(name, version.as_str()));
-                let missing = || RepositoryError::NoVersion {
-                    repository: url.to_string(),
-                    version: Some(version.as_str().to_owned()),
-                };
-                (found.ok_or_else(missing)?, Some(version.as_str().to_owned()))
-            }
-        };
+        let name = url.path().trim_start_matches('/').trim_end_matches(".git");
+        let (found, version) = found_in(&refs, &url.to_string(), name, wanted)?;
         Ok(self.repository(owner, url, found, version))
     }
 
@@ -167,17 +192,51 @@ impl Repositories {
     }
 
     fn repository(&self, owner: &Owner, url: &HttpsUrl, found: Found, version: Option<String>) -> Repository {
-        let key =
-            RepositoryKey { url: url.clone(), commit: found.commit, with_token: self.uses_token(owner, url) };
+        let key = RepositoryKey {
+            origin: RepositoryOrigin::Server(url.clone()),
+            commit: found.commit,
+            with_token: self.uses_token(owner, url),
+        };
         Repository { key, branch: found.branch, tags: found.tags, version }
     }
 }
 
-fn by_name(refs: &Advertisement, url: &HttpsUrl, name: Option<&GitRef>) -> Result<Found, RepositoryError> {
+/// The commit whose full hash a request has.
+pub(super) fn full_hash(wanted: &Wanted) -> Option<Found> {
+    match wanted {
+        Wanted::Ref(name) => {
+            let commit = name.as_str().parse().ok()?;
+            Some(Found { commit, branch: None, tags: Vec::new() })
+        }
+        Wanted::Default | Wanted::Version(_) => None,
+    }
+}
+
+/// The commit that a request means among the refs of a repository, and its version. `name` is that of the tags of versions.
+pub(super) fn found_in(
+    refs: &Advertisement,
+    repository: &str,
+    name: &str,
+    wanted: &Wanted,
+) -> Result<(Found, Option<String>), RepositoryError> {
+    let version = match wanted {
+        Wanted::Default => return Ok((by_name(refs, repository, None)?, None)),
+        Wanted::Ref(name) => return Ok((by_name(refs, repository, Some(name))?, None)),
+        Wanted::Version(version) => version.as_str(),
+    };
+    let found = refs.find_tag(&tags_for(name, version));
+    let missing = || RepositoryError::NoVersion {
+        repository: repository.to_owned(),
+        version: Some(version.to_owned()),
+    };
+    Ok((found.ok_or_else(missing)?, Some(version.to_owned())))
+}
+
+fn by_name(refs: &Advertisement, repository: &str, name: Option<&GitRef>) -> Result<Found, RepositoryError> {
     let text = || name.map(|name| name.as_str().to_owned());
     refs.find(name).map_err(|reason| match reason {
         NoCommit::Empty | NoCommit::Unknown => {
-            RepositoryError::NoRef { repository: url.to_string(), name: text() }
+            RepositoryError::NoRef { repository: repository.to_owned(), name: text() }
         }
         NoCommit::Ambiguous => RepositoryError::Ambiguous { name: text().unwrap_or_default() },
     })
@@ -204,6 +263,11 @@ pub(super) fn fault(error: git::Error, repository: &str) -> RepositoryError {
         git::Error::Malformed(_) => {
             server("the response of the server is not that of a git server or registry".into(), error)
         }
+        git::Error::Directory { .. } => RepositoryError::Unreadable { source: error },
+        git::Error::Changed => RepositoryError::Changed,
+        git::Error::TooManyFiles { max } => RepositoryError::TooManyFiles { max },
+        git::Error::Unsupported(problem) => RepositoryError::Unsupported { problem },
+        git::Error::TooSlow => RepositoryError::TooSlow,
         git::Error::Gate { .. } | git::Error::Connection { .. } | git::Error::Silent => {
             server("the server of the repository or package does not respond".into(), error)
         }

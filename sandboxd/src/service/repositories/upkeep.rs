@@ -53,7 +53,7 @@ impl Repositories {
         };
         if let Err(error) = forgotten.await {
             let error = &error as &dyn std::error::Error;
-            warn!(repository = %record.key.url, error, "could not remove a fetched repository yet");
+            warn!(repository = %record.key.origin, error, "could not remove a fetched repository yet");
         }
     }
 }

@@ -10,6 +10,7 @@ use snapshot_format::{Change, ChunkSource, Content, Differ, Difference, Hash, Ki
 use tracing::{info, warn};
 
 use super::chunks::{self, PackSource};
+use super::values::values_of;
 use super::{Snapshots, root_of};
 use crate::model::{Refusal, limits};
 use crate::packs::Collection;
@@ -91,14 +92,18 @@ impl Snapshots {
             batch: Vec::new(),
             seen: HashSet::new(),
         };
-        let mut previous: Option<Content> = None;
+        let (mut previous, mut previous_values): (Option<Content>, Option<Content>) = (None, None);
         for record in &snapshots {
-            let root = root_of(record)?;
-            if let Err(error) = marker.mark_new(previous.as_ref(), &root).await {
+            let (root, values) = (root_of(record)?, values_of(record)?);
+            let marked = async {
+                marker.mark_new(previous.as_ref(), &root).await?;
+                marker.mark_entry(previous_values.as_ref(), values.as_ref()).await
+            };
+            if let Err(error) = marked.await {
                 warn!(snapshot = %record.id, "a snapshot cannot be read, so no chunk is removed");
                 return Err(error);
             }
-            previous = Some(root);
+            (previous, previous_values) = (Some(root), values);
         }
         marker.flush().await?;
         let swept = collection.sweep().await?;

@@ -1,4 +1,4 @@
-//! Forks: new sandboxes with the files and the configuration of another one.
+//! Forks: new sandboxes with the files, the values and the configuration of another one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::service::{Error, SnapshotError};
 const CONCURRENCY: usize = 4;
 
 impl Snapshots {
-    /// Creates a sandbox for each of the sessions, with the files of sandbox `id`. All of them are created, or none, also if
+    /// Creates a sandbox for each of the sessions, with the files and values of sandbox `id`. All of them are created, or none, also if
     /// the daemon is killed. They inherit its configuration without the values of its environment.
     pub async fn fork(
         self: &Arc<Self>,

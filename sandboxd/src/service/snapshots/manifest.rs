@@ -37,6 +37,9 @@ struct Manifest {
     expires_at_ms: Option<i64>,
     /// The encoded content of the root directory, in base64.
     root: String,
+    /// The encoded content of the values, in base64. Absent in manifests of older versions.
+    #[serde(default)]
+    values: Option<String>,
     parent: Option<SnapshotId>,
     size_bytes: u64,
     new_bytes: u64,
@@ -63,6 +66,7 @@ pub(super) async fn put(packs: &Packs, record: &SnapshotRecord) -> Result<(), Er
         created_at_ms: record.created_at_ms,
         expires_at_ms: record.expires_at_ms,
         root: STANDARD.encode(&record.root),
+        values: record.values.as_ref().map(|values| STANDARD.encode(values)),
         parent: record.parent.clone(),
         size_bytes: record.size_bytes,
         new_bytes: record.new_bytes,
@@ -116,6 +120,7 @@ pub(super) async fn get(packs: &Packs, id: &SnapshotId) -> Result<SnapshotRecord
         created_at_ms: manifest.created_at_ms,
         expires_at_ms: manifest.expires_at_ms,
         root: STANDARD.decode(manifest.root).map_err(damaged)?,
+        values: manifest.values.map(|values| STANDARD.decode(values)).transpose().map_err(damaged)?,
         parent: manifest.parent,
         size_bytes: manifest.size_bytes,
         new_bytes: manifest.new_bytes,

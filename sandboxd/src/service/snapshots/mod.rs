@@ -13,6 +13,7 @@ mod check;
 mod checkpoints;
 mod chunks;
 mod collect;
+mod copy;
 mod fork;
 mod index;
 mod manifest;
@@ -28,6 +29,7 @@ mod seed;
 mod steps;
 mod store;
 mod time_limit;
+mod values;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -52,6 +54,7 @@ use self::receive::Received;
 pub use self::restore::RestoreDone;
 use self::store::SnapshotStore;
 use self::time_limit::within_limit;
+use self::values::SnapshotValues;
 use super::audit::Audit;
 use super::clock::now_ms;
 use super::lifecycle::{DueCheckpoint, Lifecycle, Sandbox};
@@ -92,7 +95,7 @@ struct SnapshotRequest {
     pause: bool,
     automatic: bool,
     command: Option<CommandId>,
-    /// If the last snapshot has the same files and is kept for at least this time, it is used, and none is recorded.
+    /// If the last snapshot has the same files and values and is kept for at least this time, it is used, and none is recorded.
     reuse_if_kept_for: Option<Duration>,
 }
 
@@ -122,7 +125,7 @@ impl SnapshotRequest {
         }
     }
 
-    /// Whether `last`, which has the same files, is returned instead of a new snapshot.
+    /// Whether `last`, which has the same files and values, is returned instead of a new snapshot.
     fn reuses(&self, last: &SnapshotRecord) -> bool {
         let Some(kept_for) = self.reuse_if_kept_for else { return false };
         last.expires_at_ms.is_none_or(|at| at >= now_ms().saturating_add(millis(kept_for)))
@@ -162,6 +165,7 @@ pub struct Snapshots {
     /// How long a parked sandbox is kept.
     workspace_retention: Duration,
     packs: SnapshotStore,
+    values: SnapshotValues,
     pins: Pins,
     /// One permit for each snapshot or restore that may run at the same time.
     permits: Turns,
@@ -211,6 +215,7 @@ impl Snapshots {
             disk_was_full: Notify::new(),
             workspace_retention: context.setup.limits.workspace_retention,
             packs: SnapshotStore::new(context).await?,
+            values: SnapshotValues::new(&context.store, quotas),
             pins: Pins::default(),
             permits: Turns::new(limits::MAX_SNAPSHOTS),
             checkpoint_permits: Semaphore::new(limits::MAX_CHECKPOINTS),
@@ -300,17 +305,18 @@ impl Snapshots {
         let mut unused = UnusedChunks { was_deleted: &self.was_deleted, are_used: false };
         let parent = self.pin_latest(id).await?;
         let parent_record = parent.as_ref().map(|(record, _)| record);
-        let received = self.receive_present(agent, &request.id, parent_record, request.pause).await;
+        let received = self.receive_present(agent, &request.id, parent_record, request.pause, Some(id)).await;
         let (received, parent_id) = match received {
             Err(Error::Snapshot(SnapshotError::Damaged { source })) => {
                 return Err(self.present_damaged(id, source).await);
             }
             received => received?,
         };
-        let Received { made, finished, sent_bytes } = received;
-        let root = made.root.encode_to_vec();
+        let Received { made, values, finished, sent_bytes } = received;
+        let (root, values) = (made.root.encode_to_vec(), values.map(|values| values.encode_to_vec()));
         if let Some((last, _)) = &parent
             && last.root == root
+            && last.values == values
             && parent_id.as_ref() == Some(&last.id)
             && request.reuses(last)
         {
@@ -329,6 +335,7 @@ impl Snapshots {
             created_at_ms,
             expires_at_ms: ttl_ms.map(|ttl| created_at_ms.saturating_add(ttl)),
             root,
+            values,
             parent: parent_id,
             size_bytes: made.bytes,
             new_bytes: finished.new_bytes,

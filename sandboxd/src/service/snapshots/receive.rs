@@ -30,29 +30,33 @@ const ROOTS: [&str; 3] = [LOCAL_NAME, OUTPUTS_NAME, WORKSPACE_NAME];
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) made: MadeSnapshot,
+    /// The values of the sandbox, if they are stored with the files.
+    pub(super) values: Option<Content>,
     /// Protects the chunks until the snapshot is recorded.
     pub(super) finished: Finished,
     /// Bytes that the agent has sent, before compression.
     pub(super) sent_bytes: u64,
 }
 
-/// Receives everything and stores it.
+/// Receives everything and stores it, with what the writer has already.
 pub(super) async fn receive(
     packs: &Packs,
+    writer: Writer,
     parts: SnapshotStream,
     parent: Option<&Content>,
 ) -> Result<Received, Error> {
-    receive_within(packs, parts, parent, limits::MAX_SNAPSHOT_VISITS).await
+    receive_within(packs, writer, parts, parent, limits::MAX_SNAPSHOT_VISITS).await
 }
 
 /// As [`receive`], with a maximum number of entries and chunks that differ from the parent.
 async fn receive_within(
     packs: &Packs,
+    writer: Writer,
     mut parts: SnapshotStream,
     parent: Option<&Content>,
     max_visits: usize,
 ) -> Result<Received, Error> {
-    let mut receiver = Receiver::new(packs)?;
+    let mut receiver = Receiver::new(writer)?;
     let made = loop {
         match parts.try_next().await? {
             Some(SnapshotPart::Chunks(chunks)) => receiver.add(chunks).await?,
@@ -64,7 +68,7 @@ async fn receive_within(
     let finished = writer.finish().await?;
     let mut verifier = Verifier { source: PackSource(packs.clone()), sent, visited: 0, max_visits };
     verifier.verify(&made.root, parent).await?;
-    Ok(Received { made, finished, sent_bytes })
+    Ok(Received { made, values: None, finished, sent_bytes })
 }
 
 struct Receiver {
@@ -75,10 +79,10 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn new(packs: &Packs) -> Result<Self, Error> {
+    fn new(writer: Writer) -> Result<Self, Error> {
         let decompressor = Decompressor::new().map_err(crate::packs::Error::System)?;
         let sent = Sent::default();
-        Ok(Self { writer: packs.writer(), sent, sent_bytes: 0, decompressor: Some(decompressor) })
+        Ok(Self { writer, sent, sent_bytes: 0, decompressor: Some(decompressor) })
     }
 
     async fn add(&mut self, chunks: Vec<SentChunk>) -> Result<(), Error> {
@@ -287,6 +291,15 @@ mod tests {
         futures::stream::iter(parts).boxed()
     }
 
+    /// Receives with a writer that has nothing yet.
+    async fn receive(
+        packs: &Packs,
+        parts: SnapshotStream,
+        parent: Option<&Content>,
+    ) -> Result<Received, Error> {
+        super::receive(packs, packs.writer(), parts, parent).await
+    }
+
     async fn receive_from(
         packs: &Packs,
         chunks: &[&[u8]],
@@ -382,7 +395,8 @@ mod tests {
     /// Visits less than the daemon would, to save time.
     async fn receive_bomb(packs: &Packs, chunks: &[&[u8]], root: Content) -> Result<MadeSnapshot, Error> {
         let chunks = chunks.iter().map(|chunk| sent(chunk)).collect();
-        receive_within(packs, parts(chunks, root), None, 100_000).await.map(|received| received.made)
+        let received = receive_within(packs, packs.writer(), parts(chunks, root), None, 100_000).await;
+        received.map(|received| received.made)
     }
 
     /// A few chunks can describe more directories, or more parts of a file, than can be visited.

@@ -1,8 +1,9 @@
-//! Restores: the files of a sandbox become those of a snapshot, in place.
+//! Restores: the files and values of a sandbox become those of a snapshot, in place.
 //!
-//! Before anything is changed, a snapshot of the present files is made, the *checkpoint*, and the intent is recorded. If
+//! Before anything is changed, a snapshot of the present files and values is made, the *checkpoint*, and the intent is recorded. If
 //! the restore is interrupted, the files may be a mixture. Then the sandbox serves no request until [`super::resume`] has
-//! finished or undone the restore. Both start from the files as they are then.
+//! finished or undone the restore. Both start from the files as they are then. The values are replaced in the same
+//! transaction that records the end, so they are never a mixture.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,12 +14,14 @@ use tracing::warn;
 
 use super::seed::upload_error;
 use super::time_limit::within_limit;
+use super::values::{AllValues, LoadedValues, values_of};
 use super::{Pin, SnapshotOptions, SnapshotRequest, Snapshots, root_of, steps};
 use crate::agent::AgentHandle;
 use crate::model::snapshot::{RestoreStep, Restored};
 use crate::model::{RestoreRecord, SnapshotRecord, SnapshotState, limits};
 use crate::seam;
 use crate::service::Authorized;
+use crate::service::lifecycle::Sandbox;
 use crate::service::{Error, SnapshotError};
 
 /// Result of a restore.
@@ -31,8 +34,8 @@ pub struct RestoreDone {
 }
 
 impl Snapshots {
-    /// Turns the files of a sandbox into those of a snapshot. If a command or a program on a terminal runs, this fails,
-    /// unless `force` is set, which ends what runs.
+    /// Turns the files and values of a sandbox into those of a snapshot. If a command or a program on a terminal runs, this
+    /// fails, unless `force` is set, which ends what runs.
     pub async fn restore(
         self: &Arc<Self>,
         id: &Authorized<SandboxId>,
@@ -52,7 +55,7 @@ impl Snapshots {
         let (target, _pin) = self.pinned(snapshot).await?;
         let _busy = self.busy.begin(id).await?;
         let _turn = self.turn(&self.lifecycle.find(id)?.owner().project).await?;
-        self.storage.check_space(0).await?;
+        self.storage.check_space(values_of(&target)?.map_or(0, |values| values.size)).await?;
         let began = Instant::now();
         let exclusive = self.lifecycle.exclusively(id, force).await?;
         if self.lifecycle.is_blocked(id) {
@@ -60,7 +63,7 @@ impl Snapshots {
         }
         let sandbox = self.lifecycle.find(id)?;
         self.make_pending(&sandbox, exclusive.agent()).await;
-        let restored = self.checkpoint_and_restore(id, exclusive.agent(), &target);
+        let restored = self.checkpoint_and_restore(&sandbox, exclusive.agent(), &target);
         let done = within_limit(self.storage.while_space_lasts(restored)).await?;
         sandbox.checkpoints().set_latest(Some(target.id.clone()));
         self.metrics.restored(began.elapsed());
@@ -69,33 +72,57 @@ impl Snapshots {
 
     async fn checkpoint_and_restore(
         &self,
-        id: &SandboxId,
+        sandbox: &Sandbox,
         agent: &AgentHandle,
         target: &SnapshotRecord,
     ) -> Result<RestoreDone, Error> {
+        let id = sandbox.id();
+        // Before the checkpoint, which has all changes that were made until then.
+        let mut values = self.values.all_of(sandbox).await;
         let (checkpoint, pin) = self.checkpoint(id, agent, target).await?;
         seam::at("restore.checkpoint");
         // Planned before the intent: if the snapshot cannot be read, nothing was changed.
         let steps = self.plan(id, &checkpoint, target).await?;
-        self.begin(id, target, &checkpoint, pin).await?;
+        if checkpoint.values != target.values
+            && let Some(goal) = self.values_of_target(target).await?
+        {
+            values.begin(goal).await?;
+        }
+        if let Err(error) = self.begin(id, target, &checkpoint, pin).await {
+            values.keep().await;
+            return Err(error);
+        }
         seam::at("restore.intent");
         let restored = agent.restore(steps).await.map_err(upload_error);
         seam::at("restore.act");
         match restored {
             Ok(restored) => {
-                self.end(id).await?;
+                self.end_with(id, values).await?;
+                seam::at("restore.outcome");
                 Ok(RestoreDone { checkpoint: checkpoint.id, restored })
             }
             Err(error) => {
                 warn!(sandbox = %id, error = &error as &dyn std::error::Error, "a restore has failed and is undone");
                 self.converge(agent, Some(&checkpoint), &checkpoint).await?;
+                values.keep().await;
                 self.end(id).await?;
                 Err(error)
             }
         }
     }
 
-    /// Makes a snapshot of the present files, and pins it.
+    /// The values that a sandbox gets with the files of a snapshot. `None` keeps what it has.
+    pub(super) async fn values_of_target(
+        &self,
+        target: &SnapshotRecord,
+    ) -> Result<Option<LoadedValues>, Error> {
+        match values_of(target)? {
+            Some(content) => Ok(Some(self.values.load(self.packs.packs().await?, &content).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes a snapshot of the present files and values, and pins it.
     async fn checkpoint(
         &self,
         id: &SandboxId,
@@ -158,7 +185,19 @@ impl Snapshots {
         Ok(begun?)
     }
 
-    /// Notes that the sandbox has the files of one snapshot.
+    /// Gives the sandbox its values, and notes that it has its files.
+    pub(super) async fn end_with(&self, id: &SandboxId, values: AllValues<'_>) -> Result<(), Error> {
+        match values.goal() {
+            // If this fails, it is tried again with the files. Nothing else can be done: it may be recorded nevertheless.
+            Some(goal) => self.store.end_restore_with(id, goal).await?,
+            None => self.store.end_restore(id).await?,
+        }
+        values.replaced();
+        self.release(id);
+        Ok(())
+    }
+
+    /// Notes that the sandbox has the files of one snapshot, and the values that it had.
     pub(super) async fn end(&self, id: &SandboxId) -> Result<(), Error> {
         self.store.end_restore(id).await?;
         self.release(id);
@@ -175,7 +214,7 @@ impl Snapshots {
         let temporary = SnapshotId::random().map_err(|source| Error::Randomness { source })?;
         let whole = parent.filter(|parent| parent.state != SnapshotState::Damaged);
         // It protects the chunks of the present files, which no snapshot has.
-        let (present, _) = self.receive_present(agent, &temporary, whole, false).await?;
+        let (present, _) = self.receive_present(agent, &temporary, whole, false, None).await?;
         let packs = self.packs.packs().await?;
         let steps = steps::steps(packs, Some(&present.made.root), &root_of(goal)?).await?;
         agent.restore(steps).await.map_err(upload_error)

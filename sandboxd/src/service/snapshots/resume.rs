@@ -7,8 +7,10 @@ use sandbox_api::SandboxId;
 use tracing::{info, warn};
 
 use super::time_limit::within_limit;
+use super::values::LoadedValues;
 use super::{Pin, Snapshots};
-use crate::model::RestoreRecord;
+use crate::agent::AgentHandle;
+use crate::model::{RestoreRecord, SnapshotRecord};
 use crate::service::Error;
 
 impl Snapshots {
@@ -63,22 +65,36 @@ impl Snapshots {
         };
         let _turn = self.turn(&sandbox.owner().project).await?;
         let exclusive = self.lifecycle.exclusively(id, true).await?;
-        let agent = exclusive.agent();
+        let (agent, mut values) = (exclusive.agent(), self.values.all_of(&sandbox).await);
         // Only the goal is necessary. Without the checkpoint, everything is read again.
         let checkpoint = self.record(&record.checkpoint).await.ok();
         let finished = match self.record(&record.snapshot).await {
-            Ok(target) => self.converge(agent, checkpoint.as_ref(), &target).await,
+            Ok(target) => self.converge_with(agent, checkpoint.as_ref(), &target).await,
             Err(error) => Err(error),
         };
         match (finished, &checkpoint) {
-            (Ok(_), _) => {}
+            (Ok(Some(goal)), _) => values.begin_anyway(goal),
+            // Until the end of a restore, the sandbox has the values that it had before.
+            (Ok(None), _) => {}
             (Err(error), Some(checkpoint)) => {
                 warn!(sandbox = %id, error = &error as &dyn std::error::Error, "an interrupted restore cannot be finished and is undone");
                 self.converge(agent, Some(checkpoint), checkpoint).await?;
             }
             (Err(error), None) => return Err(error),
         }
-        self.end(id).await
+        self.end_with(id, values).await
+    }
+
+    /// As [`Self::converge`]. Returns the values of the goal, which are read before a file is changed.
+    async fn converge_with(
+        &self,
+        agent: &AgentHandle,
+        parent: Option<&SnapshotRecord>,
+        goal: &SnapshotRecord,
+    ) -> Result<Option<LoadedValues>, Error> {
+        let values = self.values_of_target(goal).await?;
+        self.converge(agent, parent, goal).await?;
+        Ok(values)
     }
 
     /// Serves requests to a sandbox again.

@@ -1,4 +1,4 @@
-//! New sandboxes with the files of a snapshot.
+//! New sandboxes with the files and values of a snapshot.
 //!
 //! Sandboxes share the files of a large snapshot: its tree becomes a base once, and each sandbox stores only what it
 //! changes. A small snapshot, or one on an engine without bases, is restored file by file.
@@ -17,24 +17,26 @@ use tokio::io::AsyncSeekExt;
 
 use super::chunks::PackSource;
 use super::pins::Pin;
+use super::values::{SnapshotValues, values_of};
 use super::{Snapshots, root_of, steps};
 use crate::agent::{AgentHandle, UploadError};
 use crate::model::{Refusal, Resource, SandboxSpec, SnapshotRecord, limits};
 use crate::packs::Packs;
 use crate::service::Authorized;
 use crate::service::Error;
-use crate::service::lifecycle::{Beginning, Changes, Reconnected, Seed};
+use crate::service::lifecycle::{Beginning, Changes, Reconnected, Sandbox, Seed};
 use crate::service::storage::{BaseImage, BaseSource, ImageError};
 
 /// Unit of a file's allocated size (stat(2), `st_blocks`).
 const BLOCK_BYTES: u64 = 512;
 
-/// The files of a snapshot, which is not deleted meanwhile.
+/// The files and values of a snapshot, which is not deleted meanwhile.
 #[derive(Debug)]
 pub(super) struct SnapshotSeed {
     packs: Packs,
     state_dir: PathBuf,
     root: Content,
+    values: (SnapshotValues, Option<Content>),
     is_large: bool,
     _pin: Pin,
 }
@@ -48,6 +50,19 @@ impl Seed for SnapshotSeed {
         async move {
             let steps = steps::steps(&self.packs, None, &self.root).await?;
             agent.restore(steps).await.map(drop).map_err(upload_error)
+        }
+        .boxed()
+    }
+
+    fn keep_values<'a>(&'a self, sandbox: &'a Sandbox) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            let (values, content) = &self.values;
+            match content {
+                Some(content) if content.size > 0 => {
+                    values.give(sandbox, values.load(&self.packs, content).await?).await
+                }
+                _ => Ok(()),
+            }
         }
         .boxed()
     }
@@ -67,6 +82,10 @@ impl Seed for NoSeed {
         // A create fills its sandbox once.
         let error = error.unwrap_or_else(|| Refusal::NotFound(Resource::Snapshot).into());
         async { Err(error) }.boxed()
+    }
+
+    fn keep_values<'a>(&'a self, _sandbox: &'a Sandbox) -> BoxFuture<'a, Result<(), Error>> {
+        async { Ok(()) }.boxed()
     }
 }
 
@@ -145,8 +164,8 @@ pub(super) fn upload_error(error: UploadError<Error>) -> Error {
 }
 
 impl Snapshots {
-    /// Returns the sandbox of a session, like [`crate::service::Lifecycle::create_or_reconnect`]. A new one has the files of
-    /// the snapshot before it accepts requests. An existing one does not need the snapshot, so `snapshot` may be the reason
+    /// Returns the sandbox of a session, like [`crate::service::Lifecycle::create_or_reconnect`]. A new one has the files and
+    /// values of the snapshot before it accepts requests. An existing one does not need the snapshot, so `snapshot` may be the reason
     /// why it cannot be used.
     pub async fn create(
         &self,
@@ -187,6 +206,7 @@ impl Snapshots {
             packs: self.packs.packs().await?.clone(),
             state_dir: self.state_dir.clone(),
             root: root_of(&record)?,
+            values: (self.values.clone(), values_of(&record)?),
             is_large: is_large(&record),
             _pin: pin,
         })

@@ -17,7 +17,7 @@ pub(in crate::service) use self::bases::{BaseImage, BaseSource, HeldBase, ImageE
 use self::free_space::FreeSpace;
 use super::ownership::Ownership;
 use super::{Context, Error};
-use crate::engine::{Attached, DiskPool, Disks, Engine, SandboxLabels, VOLUME_PLUGIN};
+use crate::engine::{Attached, DiskPool, Disks, DisksProof, Engine, SandboxLabels, VOLUME_PLUGIN};
 use crate::metrics::Metrics;
 use crate::model::{Disk, DiskQuota, Lower, Resources, limits};
 
@@ -88,18 +88,54 @@ impl Storage {
         }
     }
 
-    /// Finds out whether workspaces can have a quota on this engine. Later calls do nothing.
-    pub(in crate::service) async fn prepare(&self, image: &str, agent_volume: &str) -> Result<(), Error> {
+    /// Finds out whether workspaces can have a quota on this engine, unless an earlier start has `proof` of it. Later calls
+    /// do nothing.
+    pub(in crate::service) async fn prepare(
+        &self,
+        image: &str,
+        agent_volume: &str,
+        proof: Option<DisksProof>,
+    ) -> Result<(), Error> {
         if self.quota.get().is_none() {
-            let quota = self.open_quota(image, agent_volume).await?;
+            let quota = self.open_quota(image, agent_volume, proof).await?;
             let _ = self.quota.set(quota);
         }
         Ok(())
     }
 
-    async fn open_quota(&self, image: &str, agent_volume: &str) -> Result<Quota, Error> {
+    /// Whether workspaces have a quota, or the operator wants none.
+    pub(in crate::service) fn has_wanted_quota(&self) -> bool {
+        self.wanted == DiskQuota::Off || matches!(self.quota.get(), Some(Quota::Disks { .. }))
+    }
+
+    /// What was found about the disks, if workspaces have them.
+    pub(in crate::service) fn proof(&self) -> Option<DisksProof> {
+        match self.quota.get() {
+            Some(Quota::Disks { disks, .. }) => Some(disks.proof()),
+            Some(Quota::None { .. }) | None => None,
+        }
+    }
+
+    async fn open_quota(
+        &self,
+        image: &str,
+        agent_volume: &str,
+        proof: Option<DisksProof>,
+    ) -> Result<Quota, Error> {
         if self.wanted == DiskQuota::Off {
             return Ok(Quota::None { reason: "disk quota: switched off".into() });
+        }
+        if let Some(proof) = proof {
+            match self.engine.open_proven_disks(image, agent_volume, proof).await {
+                Ok(disks) => return Ok(Quota::Disks { disks, pool: OnceLock::new() }),
+                Err(error) if error.is_inconclusive() => return Err(error.into()),
+                Err(error) => {
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        "disks have worked here; testing them again"
+                    );
+                }
+            }
         }
         match self.engine.open_disks(image, agent_volume).await {
             Ok(disks) => Ok(Quota::Disks { disks, pool: OnceLock::new() }),

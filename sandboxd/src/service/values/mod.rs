@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sandbox_api::SandboxId;
+use tokio::sync::MutexGuard;
+use tokio::time::timeout;
 
 use super::clock::now_ms;
 use super::lifecycle::{Lifecycle, Sandbox, ValueLedger};
 use super::quotas::{Charge, Quotas};
 use super::tasks::Tasks;
-use super::{Authorized, Context, Error};
+use super::{Authorized, Context, Error, SnapshotError};
 use crate::model::value::{KeptValue, ValueInfo, ValueKey, ValueTotals};
 use crate::model::{Refusal, Resource, limits};
 use crate::store::Store;
@@ -102,11 +104,9 @@ impl Values {
     }
 
     async fn change_now(&self, id: &SandboxId, change: Change) -> Result<(), Error> {
-        // An interrupted restore replaces all of them when it ends.
-        self.lifecycle.until_unblocked(id).await?;
         let sandbox = self.lifecycle.find(id)?;
-        let mut ledger = sandbox.values().lock().await;
-        let before = self.totals(&sandbox, &ledger).await?;
+        let mut ledger = self.lock(&sandbox).await?;
+        let before = ledger.present(&self.store, id).await?;
         let after = before.without(self.stored(id, change.key()).await?).with(change.totals());
         ledger.begin(before, after, || self.charge(&sandbox, before))?;
         let done = match &change {
@@ -121,12 +121,18 @@ impl Values {
         Ok(())
     }
 
-    /// What is kept with a sandbox now.
-    async fn totals(&self, sandbox: &Sandbox, ledger: &ValueLedger) -> Result<ValueTotals, Error> {
-        match ledger.totals() {
-            Some(totals) => Ok(totals),
-            None => Ok(self.store.value_totals_of(sandbox.id()).await?),
+    /// Waits until the values may be changed. A restore replaces all of them when it ends, also one that was interrupted.
+    async fn lock<'a>(&self, sandbox: &'a Sandbox) -> Result<MutexGuard<'a, ValueLedger>, Error> {
+        for _ in 0..limits::RACE_TRIES {
+            self.lifecycle.until_unblocked(sandbox.id()).await?;
+            let ledger = timeout(limits::UNBLOCK, sandbox.values().lock()).await;
+            let ledger = ledger.map_err(|_| SnapshotError::Blocked)?;
+            if !self.lifecycle.is_blocked(sandbox.id()) {
+                return Ok(ledger);
+            }
+            // Since this waited for the lock.
         }
+        Err(Error::ConcurrentTransitions)
     }
 
     /// What one value takes now.

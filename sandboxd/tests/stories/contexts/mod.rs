@@ -6,3 +6,5 @@ mod hostile;
 mod javascript;
 mod python;
 mod shell;
+mod tool_faults;
+mod tools;

@@ -12,6 +12,7 @@ over_each_transport!(
     a_coroutine_is_awaited,
     values_are_shown_in_their_formats,
     a_figure_is_shown_without_a_call_to_save_it,
+    tables_and_images_are_shown,
     output_of_children_arrives_before_later_results,
     secrets_are_replaced_in_results_and_errors,
 );
@@ -93,36 +94,34 @@ async fn values_are_shown_in_their_formats(daemon: &Daemon) {
     assert_eq!((ran.stdout.as_str(), ran.is_ok()), ("from the shell\n", true), "{ran:?}");
 }
 
-/// The image may lack matplotlib, so a module with its interface stands in its place, as the driver sees it.
 async fn a_figure_is_shown_without_a_call_to_save_it(daemon: &Daemon) {
     let python = python(daemon).await;
-    daemon.output(&python.sandbox, MATPLOTLIB).await;
-    let ran = python.run("import matplotlib.pyplot as plt\nplt.figure(1)\nplt.figure(2)\nNone").await;
-    let images: Vec<_> = ran.displays.iter().map(|shown| shown.png.as_deref()).collect();
-    assert_eq!(images, [Some("Zmlyc3Q="), Some("c2Vjb25k")], "{ran:?}");
-    let ran = python.run("plt.figure(1)\nplt.show()\nprint('shown')").await;
+    let code =
+        "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.figure()\nplt.title('second')\nNone";
+    let ran = python.run(code).await;
+    assert!(ran.is_ok() && ran.stderr.is_empty(), "{ran:?}");
+    assert_eq!(ran.displays.len(), 2, "{ran:?}");
+    assert!(ran.displays.iter().all(|shown| is_png(shown.png.as_deref())), "{ran:?}");
+    assert_ne!(ran.displays[0].png, ran.displays[1].png);
+    let ran = python.run("plt.plot([1])\nplt.show()\nprint('shown')").await;
     assert_eq!((ran.displays.len(), ran.stdout.as_str()), (1, "shown\n"), "{ran:?}");
+    let ran = python.run("from matplotlib.figure import Figure\nFigure()").await;
+    assert!(is_png(ran.results[0].png.as_deref()) && ran.displays.is_empty(), "{ran:?}");
 }
 
-const MATPLOTLIB: &str = r#"mkdir matplotlib && cd matplotlib && cat > __init__.py <<'END'
-def use(name):
-    assert name == "agg"
-END
-cat > figure.py <<'END'
-class Figure:
-    def __init__(self, image): self.image = image
-    def savefig(self, file, **options): file.write(self.image)
-END
-cat > pyplot.py <<'END'
-from matplotlib.figure import Figure
-_open = {}
-def figure(number):
-    if isinstance(number, Figure): return number
-    return _open.setdefault(number, Figure([b"first", b"second"][number - 1]))
-def get_fignums(): return list(_open)
-def close(figure):
-    for number in [n for n, one in _open.items() if one is figure]: del _open[number]
-END"#;
+async fn tables_and_images_are_shown(daemon: &Daemon) {
+    let python = python(daemon).await;
+    let table = python.run("import pandas\npandas.DataFrame({'n': [1, 2]})").await;
+    let html = table.results[0].html.as_deref().unwrap_or_default();
+    assert!(html.contains("<table") && table.text().contains("0  1"), "{table:?}");
+    let image = python.run("from PIL import Image\nImage.new('RGB', (2, 2), 'red')").await;
+    assert!(is_png(image.results[0].png.as_deref()), "{image:?}");
+}
+
+/// Whether a text is a PNG image in base64: the first six of the eight bytes with which each begins.
+fn is_png(image: Option<&str>) -> bool {
+    image.is_some_and(|image| image.starts_with("iVBORw0K"))
+}
 
 async fn output_of_children_arrives_before_later_results(daemon: &Daemon) {
     let python = python(daemon).await;

@@ -5,5 +5,6 @@ mod log;
 mod metrics;
 mod process;
 mod shutdown;
+mod start_record;
 mod start_up;
 mod state_dir;

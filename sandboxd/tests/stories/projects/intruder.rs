@@ -87,6 +87,7 @@ impl Route {
     fn filled(&self, values: &[(&str, &str)]) -> String {
         let common = [
             ("{port}", "3000"),
+            ("{call}", "1"),
             ("{denialId}", "den_0000000000000000"),
             ("{name}", "server"),
             ("{key}", "secret"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sandbox_api::SandboxId;
+use sandbox_api::command::StartCommand;
 use sandbox_api::sandbox::{CreateSandbox, ListSandboxes, SandboxState};
 use sandbox_client::Client;
 
@@ -56,7 +57,9 @@ async fn the_charges_after_a_kill_are_those_of_what_exists() {
     let port = free_port();
     let mut daemon = DaemonProcess::start(&home, port).await;
     let kept = create(&daemon.client, "chat:kept").await.unwrap();
-    daemon.client.start(&kept, &script("sleep 600")).await.unwrap();
+    // By default, it would end after 30 seconds.
+    let sleep = StartCommand { timeout_ms: Some(600_000), ..script("sleep 600") };
+    daemon.client.start(&kept, &sleep).await.unwrap();
     for seam in SEAMS {
         let client = &daemon.client;
         let target = create(client, "chat:target").await.unwrap();

@@ -1,5 +1,6 @@
 //! Repositories: found, fetched once, read and given to sandboxes.
 
+mod directories;
 mod faults;
 mod hostile;
 mod killed;

@@ -25,8 +25,11 @@ async fn sandboxes_get_files_of_their_own() {
     let daemon = Daemon::start_in(home(&server)).await;
     let first = daemon.client.create_or_reconnect(&workspace("chat:1")).await.unwrap();
     assert!(first.created);
-    let second = daemon.client.create_or_reconnect(&workspace("chat:2")).await.unwrap().sandbox_id;
-    let first = first.sandbox_id;
+    let files = first.repository.as_ref().unwrap();
+    assert_eq!((files.branch.as_deref(), files.resolved_ref.len(), files.cached), (Some("main"), 40, false));
+    let second = daemon.client.create_or_reconnect(&workspace("chat:2")).await.unwrap();
+    assert!(second.repository.as_ref().unwrap().cached, "{second:?}");
+    let (first, second) = (first.sandbox_id, second.sandbox_id);
     let change = "git status --short; echo y >file; rm many/1; git status --short; git diff --stat | tail -1";
     let changed = daemon.output(&first, change).await;
     assert_eq!(changed, " M file\n D many/1\n 2 files changed, 1 insertion(+), 2 deletions(-)\n");
@@ -38,10 +41,23 @@ async fn sandboxes_get_files_of_their_own() {
     let requests = server.requests().len();
     let again = daemon.client.create_or_reconnect(&workspace("chat:1")).await.unwrap();
     assert!(!again.created && again.ignored.contains(&"workspace".to_owned()), "{again:?}");
+    assert_eq!(again.repository, None);
     assert_eq!(server.requests().len(), requests);
     let bases = [first, second].map(async |id| daemon.client.get(&id).await.unwrap().posture.unwrap().base);
     let [one, two] = bases;
     assert_eq!(one.await, two.await, "they share a base, or have none here");
+}
+
+#[tokio::test]
+async fn requests_at_the_same_time_share_a_look_up() {
+    let Some(server) = GitServer::start().await else { return };
+    server.repository("owner/name", "echo x >file; git add .; git commit -qm x").await;
+    let daemon = Daemon::start_in(home(&server)).await;
+    let run = || run_at(&daemon, "owner/name", "main", "cat file");
+    let (first, second, third) = tokio::join!(run(), run(), run());
+    assert_eq!([first.stdout, second.stdout, third.stdout], ["x\n"; 3]);
+    let refs = server.requests().iter().filter(|(_, path, _)| path.ends_with("/info/refs")).count();
+    assert_eq!(refs, 2, "one look-up and one fetch: {:?}", server.requests());
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod damaged_parents;
 mod files;
 mod forks;
 mod full_disk;
+mod killed;
 mod large;
 mod parked;
 mod patches;
@@ -20,6 +21,7 @@ mod remote;
 mod remote_checks;
 mod remote_files;
 mod restores;
+mod values;
 
 use std::path::{Path, PathBuf};
 

@@ -49,6 +49,7 @@ fn filled(path: &str) -> String {
         ("{commandId}", NO_COMMAND),
         ("{terminalId}", NO_TERMINAL),
         ("{contextId}", NO_CONTEXT),
+        ("{call}", "1"),
         ("{port}", "3000"),
         ("{linkId}", "lnk_0000000000000000"),
         ("{denialId}", "den_0000000000000000"),

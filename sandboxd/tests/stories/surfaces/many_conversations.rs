@@ -107,7 +107,9 @@ async fn converse(mut way: Way, marker: String, end: Instant, counts: &'static C
             continue;
         }
         // A sandbox that lost its place keeps its files, so the first marker is there forever.
-        let command = format!("[ -e marker ] || echo {marker} >marker; cat marker; echo {number}");
+        // The first one takes a while, so that all places are in use at once, also on a slow machine.
+        let wait = if number == 1 { "sleep 3; " } else { "" };
+        let command = format!("{wait}[ -e marker ] || echo {marker} >marker; cat marker; echo {number}");
         let called = timeout(CALL, way.call("bash", json!({ "command": command }))).await;
         let result = called.unwrap_or_else(|_| panic!("{marker}: no answer in {CALL:?}"));
         let ran = result.as_ref().map(|result| &result["structuredContent"]);

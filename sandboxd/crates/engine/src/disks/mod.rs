@@ -63,6 +63,13 @@ pub struct Space {
     pub total_bytes: u64,
 }
 
+/// What a test of the disks found on an engine where they work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DisksProof {
+    /// As [`Disks::sees_devices`].
+    pub sees_devices: bool,
+}
+
 /// The disks of this installation, cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Disks {
@@ -85,6 +92,47 @@ impl Engine {
     /// Starts the helper and tests that disks work on this engine: it creates a disk, attaches it, lets the engine
     /// mount it, and removes it. The error says which step failed.
     pub async fn open_disks(&self, image: &str, agent_volume: &str) -> Result<Disks, Error> {
+        let disks = self.untested_disks(image, agent_volume).await?;
+        let proved = async {
+            self.remove_base_carrier().await?;
+            disks.prove().await
+        };
+        match proved.await {
+            Ok(()) => Ok(disks),
+            Err(error) => {
+                disks.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the helper of disks that an earlier test has found to work on this engine.
+    pub async fn open_proven_disks(
+        &self,
+        image: &str,
+        agent_volume: &str,
+        proof: DisksProof,
+    ) -> Result<Disks, Error> {
+        let disks = self.untested_disks(image, agent_volume).await?;
+        let started = async {
+            self.remove_base_carrier().await?;
+            // Left by a test that was interrupted.
+            self.remove_probe(&probe_name(&self.instance)).await?;
+            disks.helper().await
+        };
+        match started.await {
+            Ok(_) => {
+                disks.shared.sees_devices.store(proof.sees_devices, Ordering::Relaxed);
+                Ok(disks)
+            }
+            Err(error) => {
+                disks.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn untested_disks(&self, image: &str, agent_volume: &str) -> Result<Disks, Error> {
         let volume = VolumeCreateRequest {
             name: Some(disks_name(&self.instance)),
             labels: Some([(INSTANCE.into(), self.instance.id().into()), (LABEL.into(), "1".into())].into()),
@@ -101,18 +149,7 @@ impl Engine {
             closed: AtomicBool::new(false),
             sees_devices: AtomicBool::new(false),
         };
-        let disks = Disks { shared: Arc::new(shared) };
-        let proved = async {
-            self.remove_base_carrier().await?;
-            disks.prove().await
-        };
-        match proved.await {
-            Ok(()) => Ok(disks),
-            Err(error) => {
-                disks.close().await;
-                Err(error)
-            }
-        }
+        Ok(Disks { shared: Arc::new(shared) })
     }
 }
 
@@ -121,7 +158,7 @@ impl Engine {
     pub async fn try_disks(&self, image: &str, agent_program: &Path) -> Result<(), Error> {
         let tried = async {
             let agent_volume = self.ensure_agent_volume(agent_program, None, image).await?;
-            self.open_disks(image, &agent_volume).await?.close().await;
+            self.open_disks(image, &agent_volume.name).await?.close().await;
             Ok(())
         };
         let tried = tried.await;
@@ -196,6 +233,11 @@ impl Disks {
         let answer = self.ask(call, limits::DISK_CALL, "", "list").await?;
         let uses = answer.lines.iter().map(|line| parse_use(line).ok_or_else(|| not_understood(call, "")));
         uses.collect()
+    }
+
+    /// What the test of these disks found.
+    pub fn proof(&self) -> DisksProof {
+        DisksProof { sees_devices: self.sees_devices() }
     }
 
     /// Whether a disk that [`Self::list`] reports as not attached is certainly mounted nowhere. It was tested with a disk

@@ -28,6 +28,9 @@ pub const RESTORE_WAIT: Duration = Duration::from_secs(2);
 /// Pauses between attempts to start, or to restore a sandbox, from the first to the longest.
 pub const START_RETRY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
 
+/// Time after which a start tries again what an earlier start has found to work.
+pub const START_RECORD_AGE: Duration = Duration::from_hours(24);
+
 /// Time that a forced park lets short requests finish before it cancels them.
 pub const PARK_GRACE: Duration = Duration::from_secs(1);
 

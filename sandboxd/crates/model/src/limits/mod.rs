@@ -11,6 +11,7 @@ mod http;
 mod jwt;
 mod lifecycle;
 mod mcp;
+mod packages;
 mod previews;
 mod projects;
 mod quotas;
@@ -20,6 +21,7 @@ mod snapshots;
 mod store;
 mod streams;
 mod terminals;
+mod tools;
 mod values;
 
 use std::time::Duration;
@@ -35,6 +37,7 @@ pub use http::*;
 pub use jwt::*;
 pub use lifecycle::*;
 pub use mcp::*;
+pub use packages::*;
 pub use previews::*;
 pub use projects::*;
 pub use quotas::*;
@@ -44,6 +47,7 @@ pub use snapshots::*;
 pub use store::*;
 pub use streams::*;
 pub use terminals::*;
+pub use tools::*;
 pub use values::*;
 
 /// Limits that the operator sets.

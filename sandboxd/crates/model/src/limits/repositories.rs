@@ -64,8 +64,35 @@ pub const FETCH_TURN: Duration = Duration::from_secs(60);
 /// How much of a fetching git's own messages is logged, in bytes.
 pub const MAX_FETCH_LOG_BYTES: usize = 4096;
 
+/// Maximum number of lines of a fetch that are read.
+pub const MAX_FETCH_LINES: usize = 16;
+
 /// Maximum number of fetched repositories that are kept.
 pub const MAX_REPOSITORIES: usize = 10_000;
 
 /// How often the use of a repository is written to the store.
 pub const REPOSITORY_USE_EVERY: Duration = Duration::from_secs(60);
+
+/// Maximum length of the name of a directory in bytes, without its prefix.
+pub const MAX_DIRECTORY_NAME_BYTES: usize = 63;
+
+/// Maximum number of directories that the operator allows.
+pub const MAX_DIRECTORIES: usize = 256;
+
+/// Maximum number of entries of a directory that are read, with those that are skipped.
+pub const MAX_DIRECTORY_ENTRIES: usize = 200_000;
+
+/// Maximum depth of directories below one that the operator allows. Each holds an open file of the daemon.
+pub const MAX_DIRECTORY_DEPTH: usize = 128;
+
+/// Time to look at the files of a directory, or at the refs in it.
+pub const DIRECTORY_LOOK_UP: Duration = Duration::from_secs(120);
+
+/// How old the last change of a directory must be, so that equal sizes and times mean equal files.
+pub const DIRECTORY_SETTLED: Duration = Duration::from_secs(2);
+
+/// Maximum size of a file in which git keeps a single ref, or of the beginning of a tag, in bytes.
+pub const MAX_LOOSE_REF_BYTES: usize = 4096;
+
+/// Maximum number of tags that name a tag, between a ref and its commit.
+pub const MAX_TAG_DEPTH: usize = 8;

@@ -64,6 +64,8 @@ pub enum Refusal {
 
     /// The context runs other code.
     ContextBusy,
+    /// The call of a tool was answered, or has expired, or its run is over.
+    ToolCallOver,
 
     /// No server listens on the port of the sandbox's loopback, or it does not answer.
     PortClosed {
@@ -126,6 +128,11 @@ impl Refusal {
             Self::ContextBusy => {
                 PublicError::new(ErrorCode::WrongState, "the context runs other code", json!({}))
             }
+            Self::ToolCallOver => PublicError::new(
+                ErrorCode::WrongState,
+                "the call was answered, has expired, or its run is over",
+                json!({}),
+            ),
 
             Self::PortClosed { port } => PublicError::new(
                 ErrorCode::WrongState,
@@ -175,6 +182,8 @@ pub enum Resource {
     Token,
     /// A value that is kept with a sandbox.
     Value,
+    /// A call of a tool.
+    ToolCall,
 }
 
 impl Resource {
@@ -190,6 +199,7 @@ impl Resource {
             Self::Project => "project",
             Self::Token => "token",
             Self::Value => "value",
+            Self::ToolCall => "toolCall",
             Self::Port => "port",
             Self::Link => "link",
             Self::Connection => "connection",

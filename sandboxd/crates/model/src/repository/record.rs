@@ -2,7 +2,7 @@
 
 use sandbox_api::SnapshotId;
 
-use super::{CommitHash, HttpsUrl};
+use super::{CommitHash, RepositoryOrigin};
 
 /// How the session keys of sandboxes begin in which the daemon fetches a repository, or runs commands in one.
 pub const SANDBOX_KEYS: &str = "fetched-repository:";
@@ -10,9 +10,9 @@ pub const SANDBOX_KEYS: &str = "fetched-repository:";
 /// What distinguishes the files of one repository from those of another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RepositoryKey {
-    /// Address of the repository.
-    pub url: HttpsUrl,
-    /// The commit.
+    /// Where they come from.
+    pub origin: RepositoryOrigin,
+    /// The commit. Of a directory that is not a git repository, a hash of its files in the same form.
     pub commit: CommitHash,
     /// Whether the request for it had the token of its host. Then only those who may use that token get its files.
     pub with_token: bool,
@@ -38,17 +38,20 @@ pub enum RepositoryWarning {
     Submodules,
     /// It has files in Git LFS, which are pointers.
     Lfs,
+    /// The directory has files that are not regular, or that the daemon may not read. They were skipped.
+    Skipped,
 }
 
 impl RepositoryWarning {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Submodules, Self::Lfs];
+    pub const ALL: [Self; 3] = [Self::Submodules, Self::Lfs, Self::Skipped];
 
     /// The name on the wire, and in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Submodules => "submodules",
             Self::Lfs => "lfs",
+            Self::Skipped => "skipped",
         }
     }
 

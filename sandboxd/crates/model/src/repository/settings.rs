@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::HttpsUrl;
+use super::{AllowedDirectories, HttpsUrl};
 use crate::{Host, ProjectName};
 
 /// User name of a token that the operator gives without one. Forges ignore it.
@@ -27,6 +27,8 @@ pub struct RepositorySettings {
     pub tokens: GitTokens,
     /// Projects whose requests use the tokens.
     pub token_projects: Vec<ProjectName>,
+    /// Directories that requests may name.
+    pub directories: AllowedDirectories,
 }
 
 /// Tokens of git servers, by host. They are sent to port 443 only.
@@ -52,6 +54,11 @@ impl GitTokens {
             tokens.push((host, credentials(token)));
         }
         Ok(Self(tokens))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether there is one for the address.

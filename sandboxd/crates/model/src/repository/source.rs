@@ -1,6 +1,6 @@
 //! What a request means by a repository.
 
-use super::{HttpsUrl, PackageName};
+use super::{DirectoryName, HttpsUrl, PackageName};
 use crate::{FieldError, limits};
 
 /// Field of the request.
@@ -13,14 +13,20 @@ pub enum RepositorySource {
     Git(HttpsUrl),
     /// At the address that a package names.
     Npm(PackageName),
+    /// In a directory of the operator.
+    Directory(DirectoryName),
 }
 
 impl RepositorySource {
-    /// Reads `owner/name`, which is at the forge, an `https` address, or the name of an npm package.
+    /// Reads `owner/name`, which is at the forge, an `https` address, the name of an npm package, or `dir:name`.
     pub fn parse(text: &str, forge: &HttpsUrl) -> Result<Self, FieldError> {
         let max = limits::MAX_REPOSITORY_BYTES;
         if text.is_empty() || text.len() > max {
             return Err(FieldError::new(FIELD, format!("must be 1 to {max} bytes long")));
+        }
+        if let Some(name) = text.strip_prefix(DirectoryName::PREFIX) {
+            let name = DirectoryName::parse(name).map_err(|problem| FieldError::new(FIELD, problem))?;
+            return Ok(Self::Directory(name));
         }
         if text.contains(':') {
             let url = HttpsUrl::parse(text).map_err(|problem| FieldError::new(FIELD, problem))?;
@@ -38,7 +44,7 @@ impl RepositorySource {
             }
             _ => Err(FieldError::new(
                 FIELD,
-                "must be `owner/name`, an address that begins with https://, or the name of an npm package",
+                "must be `owner/name`, an address that begins with https://, the name of an npm package, or `dir:name`",
             )),
         }
     }
@@ -87,6 +93,7 @@ mod tests {
         match RepositorySource::parse(text, &forge) {
             Ok(RepositorySource::Git(url)) => Ok(url.to_string()),
             Ok(RepositorySource::Npm(name)) => Ok(format!("npm {name}")),
+            Ok(RepositorySource::Directory(name)) => Ok(format!("directory {name}")),
             Err(error) => Err(error.problem),
         }
     }
@@ -104,6 +111,13 @@ mod tests {
     fn a_name_without_an_owner_is_a_package() {
         assert_eq!(parse("left-pad"), Ok("npm left-pad".into()));
         assert_eq!(parse("@scope/name"), Ok("npm @scope/name".into()));
+    }
+
+    #[test]
+    fn a_directory_has_a_prefix() {
+        assert_eq!(parse("dir:app"), Ok("directory dir:app".into()));
+        assert_eq!(parse("dir"), Ok("npm dir".into()));
+        assert_eq!(parse("dir/app"), Ok("https://forge.example/dir/app.git".into()));
     }
 
     #[test]
@@ -129,6 +143,11 @@ mod tests {
             "ext::sh",
             "@scope",
             "a\0/b",
+            "dir:",
+            "dir:/etc",
+            "dir:..",
+            "dir:a/b",
+            "Dir:app",
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

@@ -3,6 +3,7 @@
 use sandbox_api::{SandboxId, SnapshotId};
 
 use crate::{Error, ErrorKind, Store};
+use sandboxd_model::value::KeptValue;
 use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 
 impl Store {
@@ -80,5 +81,10 @@ impl Store {
     /// Notes that the restore of a sandbox has ended: the sandbox has the files of one snapshot.
     pub async fn end_restore(&self, sandbox: &SandboxId) -> Result<(), Error> {
         self.database.delete_restore(sandbox).await
+    }
+
+    /// As [`Self::end_restore`], together with [`Self::replace_values`]: both are done or none.
+    pub async fn end_restore_with(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+        self.database.delete_restore_with(sandbox, values).await
     }
 }

@@ -43,6 +43,13 @@ impl Store {
         self.database.put_value(sandbox, value).await
     }
 
+    /// Replaces all values of a sandbox, which have different keys. Fails if the sandbox does not exist.
+    ///
+    /// It is one transaction of up to 64 MiB, during which other writes wait. So its time limit is longer than theirs.
+    pub async fn replace_values(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+        self.database.replace_values(sandbox, values).await
+    }
+
     /// Deletes a value. Succeeds if there is none.
     pub async fn forget_value(&self, sandbox: &SandboxId, key: &ValueKey) -> Result<(), Error> {
         self.database.delete_value(sandbox, key).await

@@ -4,6 +4,7 @@
 //! and the code that binds and reads its values in the same order. Nothing here belongs to one kind of database.
 
 pub(crate) mod commands;
+pub(crate) mod context_entries;
 pub(crate) mod daemon;
 pub(crate) mod links;
 pub(crate) mod mcp_servers;

@@ -9,11 +9,11 @@ use sandbox_api::port::LinkStyle;
 use sandboxd_model::preview::{LinkEnd, style_name};
 use sandboxd_model::{NetworkMode, OrphanKind, Runtime, SnapshotState, Stage, Transport};
 
-use super::commands;
+use super::{commands, context_entries};
 
 /// One line for each column and name: `sandboxes.stage running`.
 fn names() -> BTreeSet<String> {
-    let mut names = commands::names();
+    let mut names = [commands::names(), context_entries::names()].concat();
     let mut add = |column: &str, values: &[&str]| {
         names.extend(values.iter().map(|value| format!("{column} {value}")));
     };

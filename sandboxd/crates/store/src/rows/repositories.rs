@@ -1,6 +1,6 @@
 //! Rows of the table `repositories`.
 
-use sandboxd_model::repository::{HttpsUrl, RepositoryKey, RepositoryRecord, RepositoryWarning};
+use sandboxd_model::repository::{RepositoryKey, RepositoryOrigin, RepositoryRecord, RepositoryWarning};
 
 use super::{BadColumn, from_json, row, to_json};
 
@@ -23,7 +23,7 @@ impl From<&RepositoryRecord> for RepositoryRow {
         let RepositoryRecord { key, snapshot, size_bytes, warnings, fetched_at_ms, used_at_ms } = repository;
         let warnings: Vec<&str> = warnings.iter().map(|warning| warning.as_str()).collect();
         Self {
-            url: key.url.to_string(),
+            url: key.origin.to_string(),
             commit_hash: key.commit.to_string(),
             with_token: key.with_token.into(),
             snapshot: snapshot.to_string(),
@@ -40,7 +40,7 @@ impl RepositoryRow {
         let warnings: Vec<String> = from_json("warnings", &self.warnings)?;
         Ok(RepositoryRecord {
             key: RepositoryKey {
-                url: HttpsUrl::parse(&self.url).map_err(|_| BadColumn("url"))?,
+                origin: RepositoryOrigin::parse(&self.url).map_err(|_| BadColumn("url"))?,
                 commit: self.commit_hash.parse().map_err(|_| BadColumn("commit_hash"))?,
                 with_token: self.with_token != 0,
             },

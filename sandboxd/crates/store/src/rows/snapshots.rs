@@ -24,6 +24,7 @@ row! {
         state: String,
         automatic: i64,
         command_id: Option<String>,
+        kept_values: Option<Vec<u8>>,
     }
 }
 
@@ -75,6 +76,7 @@ impl From<&SnapshotRecord> for SnapshotRow {
             state: record.state.as_str().to_owned(),
             automatic: record.automatic.into(),
             command_id: record.command.as_ref().map(ToString::to_string),
+            kept_values: record.values.clone(),
         }
     }
 }
@@ -93,6 +95,7 @@ impl SnapshotRow {
             created_at_ms: self.created_at_ms,
             expires_at_ms: self.expires_at_ms,
             root: self.root,
+            values: self.kept_values,
             parent: parent.transpose()?,
             size_bytes: number("size_bytes", self.size_bytes)?,
             new_bytes: number("new_bytes", self.new_bytes)?,

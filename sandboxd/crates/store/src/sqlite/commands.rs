@@ -135,6 +135,9 @@ impl CommandTable for Database {
                         Change::Ended(sandbox, id, ended) => {
                             write_ended(sandbox, id, ended, age_ms, conn).await?;
                         }
+                        Change::InContext(record, entry) => {
+                            history::insert(record, entry, age_ms, conn).await?;
+                        }
                     }
                 }
                 Ok(())

@@ -108,11 +108,21 @@ impl Connections {
         input: &I,
         work: &impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
     ) -> Result<T, Error> {
+        self.write_within(self.call, input, work).await
+    }
+
+    /// Like [`Self::write`], with another time limit than other calls have.
+    pub(super) async fn write_within<I: ?Sized, T>(
+        &self,
+        limit: Duration,
+        input: &I,
+        work: &impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
+    ) -> Result<T, Error> {
         self.check_usable()?;
         if ballast::is_reserved(&self.path) {
             return Err(from_io(&self.path, io::ErrorKind::StorageFull.into()));
         }
-        self.write_unchecked(input, work).await
+        self.bounded_by(limit, self.write_once(input, work)).await
     }
 
     /// Like [`Self::write`], and may use the reserve.
@@ -156,7 +166,15 @@ impl Connections {
     }
 
     async fn bounded<T>(&self, call: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Error> {
-        let done = timeout(self.call, call).await.map_err(|_| Fault::Deadline { path: self.path.clone() })?;
+        self.bounded_by(self.call, call).await
+    }
+
+    async fn bounded_by<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Error> {
+        let done = timeout(limit, call).await.map_err(|_| Fault::Deadline { path: self.path.clone() })?;
         done.map_err(|error| from_sqlite(&self.path, error))
     }
 

@@ -75,6 +75,17 @@ impl Database {
         self.connections.write(input, &work).await
     }
 
+    /// Like [`Self::write`], with another time limit than other calls have. Meanwhile, other writes wait, and fail if that takes
+    /// too long for them.
+    pub(super) async fn write_within<I: ?Sized, T>(
+        &self,
+        limit: Duration,
+        input: &I,
+        work: impl for<'c> Fn(&'c mut SqliteConnection, &'c I) -> Work<'c, T>,
+    ) -> Result<T, Error> {
+        self.connections.write_within(limit, input, &work).await
+    }
+
     /// Like [`Self::write`], for what must be possible on a full disk: to remove a sandbox. If the disk is full,
     /// deletes the ballast and tries once more.
     pub(super) async fn write_from_reserve<I: ?Sized, T>(

@@ -1,4 +1,4 @@
-//! Statements on the table `history`: a copy of each command when its end becomes known.
+//! Statements on the table `history`: a copy of each command when its end becomes known, and what ended in contexts.
 
 use std::sync::LazyLock;
 
@@ -9,8 +9,11 @@ use sqlx::sqlite::SqliteRow;
 use super::Database;
 use super::error::bad_row;
 use crate::rows::commands::{EndRow, StartRow, record};
+use crate::rows::context_entries::ContextRow;
 use crate::rows::{number, saturated, sql, value};
 use crate::{EndedCommand, Error};
+use sandboxd_model::CommandRecord;
+use sandboxd_model::context::ContextEntry;
 
 /// The columns that both tables have.
 static COLUMNS: LazyLock<String> =
@@ -27,8 +30,21 @@ static COPY: LazyLock<String> = LazyLock::new(|| {
 
 static NEWEST: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT number, {} FROM history WHERE sandbox = $1 AND number < $2 ORDER BY number DESC LIMIT $3",
-        *COLUMNS
+        "SELECT number, {}, {} FROM history WHERE sandbox = $1 AND number < $2 ORDER BY number DESC LIMIT $3",
+        *COLUMNS,
+        sql::list(ContextRow::COLUMNS),
+    )
+});
+
+/// Writes nothing for a sandbox that does not exist.
+static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let columns = [StartRow::COLUMNS, EndRow::COLUMNS, ContextRow::COLUMNS].concat();
+    format!(
+        "INSERT INTO history (number, {}) SELECT \
+         (SELECT coalesce(max(number), 0) + 1 FROM history WHERE sandbox = $1), {} \
+         WHERE EXISTS (SELECT 1 FROM sandboxes WHERE id = $1)",
+        sql::list(&columns),
+        sql::placeholders(&columns),
     )
 });
 
@@ -44,6 +60,20 @@ pub(super) async fn copy(
     conn: &mut SqliteConnection,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(COPY.as_str()).bind(sandbox.as_str()).bind(id.as_str()).execute(conn).await.map(drop)
+}
+
+/// Writes a run or a call of a tool.
+pub(super) async fn insert(
+    record: &CommandRecord,
+    entry: &ContextEntry,
+    age_ms: u64,
+    conn: &mut SqliteConnection,
+) -> Result<(), sqlx::Error> {
+    // Only what has ended is recorded.
+    let Some(ended) = &record.ended else { return Ok(()) };
+    let insert = StartRow::from(record).bind(sqlx::query(INSERT.as_str()));
+    let insert = EndRow::new(ended, age_ms).bind(insert);
+    ContextRow::from(entry).bind(insert).execute(conn).await.map(drop)
 }
 
 /// Up to `limit` commands before `before`, the last one that ended first.
@@ -71,7 +101,7 @@ pub(super) async fn trim(database: &Database, kept: usize) -> Result<u64, Error>
 fn read(row: &SqliteRow) -> Result<EndedCommand, Error> {
     let ended = || {
         let number = number("number", value(row, "number")?)?;
-        Ok(EndedCommand { number, command: record(row)? })
+        Ok(EndedCommand { number, command: record(row)?, in_context: ContextRow::read(row)?.entry()? })
     };
     ended().map_err(bad_row("history", "id", row))
 }

@@ -46,7 +46,7 @@ impl RepositoryTable for Database {
 }
 
 fn delete(key: &RepositoryKey) -> sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments> {
-    let delete = sqlx::query(DELETE).bind(key.url.to_string()).bind(key.commit.as_str());
+    let delete = sqlx::query(DELETE).bind(key.origin.to_string()).bind(key.commit.as_str());
     delete.bind(i64::from(key.with_token))
 }
 

@@ -12,7 +12,7 @@ use crate::Error;
 
 /// The files in `migrations`, in order: what each is called in the database, and its statements. Databases have a checksum
 /// of each, so they never change.
-const FILES: [(&str, &str); 25] = [
+const FILES: [(&str, &str); 27] = [
     ("sandboxes and commands", include_str!("../../migrations/0001_sandboxes_and_commands.sql")),
     ("links", include_str!("../../migrations/0002_links.sql")),
     ("network", include_str!("../../migrations/0003_network.sql")),
@@ -38,6 +38,8 @@ const FILES: [(&str, &str); 25] = [
     ("quotas", include_str!("../../migrations/0023_quotas.sql")),
     ("values", include_str!("../../migrations/0024_values.sql")),
     ("repositories", include_str!("../../migrations/0025_repositories.sql")),
+    ("values of snapshots", include_str!("../../migrations/0026_values_of_snapshots.sql")),
+    ("runs in history", include_str!("../../migrations/0027_runs_in_history.sql")),
 ];
 
 /// Like [`FILES`], for the index of the chunks.

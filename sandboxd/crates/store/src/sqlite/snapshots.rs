@@ -8,12 +8,14 @@ use sqlx::sqlite::SqliteRow;
 
 use super::Database;
 use super::error::bad_row;
+use super::values;
 use crate::Error;
 use crate::backend::SnapshotTable;
 use crate::rows::owner::{project_column, subject_column};
 use crate::rows::snapshots::{RestoreRow, SnapshotRow};
 use crate::rows::sql;
-use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
+use sandboxd_model::value::KeptValue;
+use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState, limits};
 
 static SELECT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM snapshots", sql::list(SnapshotRow::COLUMNS)));
@@ -41,6 +43,7 @@ static ALL_RESTORES: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM restores ORDER BY sandbox_id", sql::list(RestoreRow::COLUMNS)));
 static PUT_RESTORE: LazyLock<String> =
     LazyLock::new(|| sql::insert("restores", RestoreRow::COLUMNS).replacen("INSERT", "INSERT OR REPLACE", 1));
+const DELETE_RESTORE: &str = "DELETE FROM restores WHERE sandbox_id = $1";
 
 #[async_trait]
 impl SnapshotTable for Database {
@@ -136,8 +139,18 @@ impl SnapshotTable for Database {
 
     async fn delete_restore(&self, sandbox: &SandboxId) -> Result<(), Error> {
         let delete = self.write_from_reserve(sandbox, |conn, sandbox| {
-            let delete = sqlx::query("DELETE FROM restores WHERE sandbox_id = $1");
-            Box::pin(delete.bind(sandbox.as_str()).execute(conn))
+            Box::pin(sqlx::query(DELETE_RESTORE).bind(sandbox.as_str()).execute(conn))
+        });
+        delete.await.map(drop)
+    }
+
+    async fn delete_restore_with(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+        let input = (sandbox, values);
+        let delete = self.write_within(limits::REPLACE_VALUES, &input, |conn, (sandbox, values)| {
+            Box::pin(async move {
+                values::replace(conn, sandbox, values).await?;
+                sqlx::query(DELETE_RESTORE).bind(sandbox.as_str()).execute(conn).await
+            })
         });
         delete.await.map(drop)
     }

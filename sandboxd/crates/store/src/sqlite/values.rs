@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use sandbox_api::SandboxId;
+use sandboxd_model::limits;
 use sandboxd_model::value::{KeptValue, ValueInfo, ValueKey, ValueTotals};
+use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
 use super::Database;
@@ -26,6 +28,7 @@ const TOTALS: &str = "SELECT sandbox_id, count(*) AS number, \
     sum(length(CAST(key AS BLOB)) + length(value)) AS bytes FROM kept_values GROUP BY sandbox_id ORDER BY sandbox_id";
 const TOTALS_OF: &str = "SELECT count(*) AS number, \
     coalesce(sum(length(CAST(key AS BLOB)) + length(value)), 0) AS bytes FROM kept_values WHERE sandbox_id = $1";
+const DELETE_ALL: &str = "DELETE FROM kept_values WHERE sandbox_id = $1";
 static PUT: LazyLock<String> = LazyLock::new(|| {
     let insert = sql::insert("kept_values", ValueRow::COLUMNS);
     format!("{insert} ON CONFLICT (sandbox_id, key) DO UPDATE SET {}", sql::replacements(ValueRow::COLUMNS))
@@ -81,6 +84,14 @@ impl ValueTable for Database {
         put.await.map(drop)
     }
 
+    async fn replace_values(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+        let input = (sandbox, values);
+        let replace = self.write_within(limits::REPLACE_VALUES, &input, |conn, (sandbox, values)| {
+            Box::pin(replace(conn, sandbox, values))
+        });
+        replace.await
+    }
+
     async fn delete_value(&self, sandbox: &SandboxId, key: &ValueKey) -> Result<(), Error> {
         let input = (sandbox, key);
         let delete = self.write_from_reserve(&input, |conn, (sandbox, key)| {
@@ -89,6 +100,19 @@ impl ValueTable for Database {
         });
         delete.await.map(drop)
     }
+}
+
+/// Replaces all values of a sandbox. The caller has begun a transaction.
+pub(super) async fn replace(
+    conn: &mut SqliteConnection,
+    sandbox: &SandboxId,
+    values: &[KeptValue],
+) -> Result<(), sqlx::Error> {
+    sqlx::query(DELETE_ALL).bind(sandbox.as_str()).execute(&mut *conn).await?;
+    for value in values {
+        ValueRow::new(sandbox, value).bind(sqlx::query(PUT.as_str())).execute(&mut *conn).await?;
+    }
+    Ok(())
 }
 
 fn read(row: &SqliteRow) -> Result<KeptValue, Error> {

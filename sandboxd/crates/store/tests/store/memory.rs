@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use sandbox_api::{CommandId, LinkId, SandboxId, SnapshotId, TokenId};
+use sandboxd_model::context::ContextEntry;
 use sandboxd_model::mcp::McpServerRecord;
 use sandboxd_model::preview::{LinkEnd, LinkRecord};
 use sandboxd_model::repository::{RepositoryKey, RepositoryRecord};
@@ -79,7 +80,7 @@ struct Tables {
     identity: Identity,
     snapshot_store: Option<String>,
     audit_head: Option<AuditHead>,
-    history: BTreeMap<(SandboxId, u64), CommandRecord>,
+    history: BTreeMap<(SandboxId, u64), (CommandRecord, Option<ContextEntry>)>,
     age_ms: u64,
     is_loaded: bool,
 }
@@ -160,7 +161,10 @@ impl Tables {
         commands
     }
 
-    fn history_of(&self, sandbox: &SandboxId) -> impl DoubleEndedIterator<Item = (u64, &CommandRecord)> {
+    fn history_of(
+        &self,
+        sandbox: &SandboxId,
+    ) -> impl DoubleEndedIterator<Item = (u64, &(CommandRecord, Option<ContextEntry>))> {
         let range = (sandbox.clone(), 0)..=(sandbox.clone(), u64::MAX);
         self.history.range(range).map(|((_, number), record)| (*number, record))
     }
@@ -183,9 +187,16 @@ impl Tables {
             command.ended_at_age_ms = Some(age_ms);
             let record = command.record.clone();
             if is_first {
-                let number = self.history_of(sandbox).map(|(number, _)| number + 1).max().unwrap_or(1);
-                self.history.insert((sandbox.clone(), number), record);
+                self.add_to_history(record, None);
             }
+        }
+    }
+
+    fn add_to_history(&mut self, record: CommandRecord, entry: Option<ContextEntry>) {
+        if self.sandboxes.contains_key(&record.sandbox) {
+            let sandbox = record.sandbox.clone();
+            let number = self.history_of(&sandbox).map(|(number, _)| number + 1).max().unwrap_or(1);
+            self.history.insert((sandbox, number), (record, entry));
         }
     }
 }
@@ -335,7 +346,11 @@ impl CommandTable for Opened {
         self.read(|tables| {
             let newest = tables.history_of(sandbox).rev();
             let newest = newest.filter(|(number, _)| before.is_none_or(|before| *number < before));
-            let ended = newest.map(|(number, command)| EndedCommand { number, command: command.clone() });
+            let ended = newest.map(|(number, (command, in_context))| EndedCommand {
+                number,
+                command: command.clone(),
+                in_context: in_context.clone(),
+            });
             ended.take(limit as usize).collect()
         })
     }
@@ -365,6 +380,9 @@ impl CommandTable for Opened {
                         }
                     }
                     Change::Ended(sandbox, id, ended) => tables.end(sandbox, id, ended, age_ms),
+                    Change::InContext(record, entry) => {
+                        tables.add_to_history(record.clone(), Some(entry.clone()));
+                    }
                 }
             }
             Ok(())

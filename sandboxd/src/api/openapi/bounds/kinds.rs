@@ -32,6 +32,11 @@ pub(super) fn text(min: usize, max: usize) -> Value {
     json!({ "minLength": min, "maxLength": max, "pattern": "^[^\\u0000]*$" })
 }
 
+/// Python packages with versions.
+pub(super) fn packages() -> Value {
+    json!({ "maxItems": MAX_PACKAGES, "items": typed("string", text(1, MAX_REQUIREMENT_BYTES)) })
+}
+
 pub(super) fn argument() -> Value {
     let mut argument = text(0, MAX_SCRIPT_BYTES);
     argument["type"] = "string".into();

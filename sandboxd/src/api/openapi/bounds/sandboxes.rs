@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{Row, map, name, null_only, one_of, page, range, typed, variable, with_default};
+use super::kinds::{Row, map, name, null_only, one_of, packages, page, range, typed, variable, with_default};
 use crate::model::limits::*;
 use crate::model::{
     Resources, Runtime, SessionKey, sandbox::DISK_MB, sandbox::IDLE_TTL_MS, sandbox::MAX_MAP_ENTRIES,
@@ -25,6 +25,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         ("CreateSandbox", "env", map(MAX_MAP_ENTRIES, variable())),
         ("CreateSandbox", "metadata", map(MAX_MAP_ENTRIES, name())),
+        ("CreateSandbox", "packages", packages()),
         ("Checkpoints", "afterCommand", json!({ "default": false })),
         ("Checkpoints", "everyMs", range(CHECKPOINT_EVERY_MS)),
         ("Checkpoints", "keep", with_default(range(CHECKPOINTS_KEPT), DEFAULT_CHECKPOINTS_KEPT)),

@@ -7,12 +7,13 @@ use futures::TryStreamExt;
 use futures::stream::{self, BoxStream, StreamExt};
 use sandbox_api::SnapshotId;
 use snapshot_format::archive::{Encoder, Header, OverLimit, Seen, Visit, Walk, WalkError};
-use snapshot_format::{ChunkSource, Compressor, Hash, ReadError, Segment};
+use snapshot_format::{ChunkSource, Compressor, ContentReader, Hash, ReadError, Segment};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 
 use super::super::chunks::{PackSource, TreeChunkError};
 use super::super::pins::Pin;
+use super::super::values::values_of;
 use super::super::{Snapshots, root_of};
 use crate::model::{Refusal, SnapshotRecord, limits};
 use crate::packs::{self, Packs};
@@ -49,6 +50,8 @@ impl Snapshots {
 pub(super) struct Exporter {
     packs: Packs,
     walk: Walk,
+    /// The values, which come after the tree.
+    values: Option<ContentReader>,
     source: Recorder,
     /// Absent after the end.
     encoder: Option<Encoder>,
@@ -67,17 +70,21 @@ impl Exporter {
     ) -> Result<Self, Error> {
         let root = root_of(record)?;
         let walk = Walk::new(&root).map_err(ReadError::<TreeChunkError>::Content)?;
+        let values = values_of(record)?;
         let header = Header {
             name: record.name.clone(),
             created_at_ms: record.created_at_ms,
             root,
             files: record.files,
             size_bytes: record.size_bytes,
+            values: values.clone(),
         };
         let mut out = Vec::new();
         let encoder = Some(Encoder::new(&header, &mut out));
         let source = Recorder { packs: PackSource(packs.clone()), batch: Mutex::default() };
-        Ok(Self { packs: packs.clone(), walk, source, encoder, out, _pin: pin, _permit: permit })
+        let values = values.as_ref().map(ContentReader::new).transpose();
+        let values = values.map_err(ReadError::<TreeChunkError>::Content)?;
+        Ok(Self { packs: packs.clone(), walk, values, source, encoder, out, _pin: pin, _permit: permit })
     }
 
     /// Returns the next bytes of the file.
@@ -102,6 +109,19 @@ impl Exporter {
             match self.walk.next(&self.source).await? {
                 Some(Visit::Segment(Segment::Chunk { hash, length })) => self.source.note(hash, length)?,
                 Some(Visit::Segment(Segment::Hole { .. }) | Visit::Entry { .. }) => {}
+                None => return self.values_on().await,
+            }
+        }
+        Ok(false)
+    }
+
+    /// As [`Self::walk_on`], after the tree.
+    async fn values_on(&mut self) -> Result<bool, Error> {
+        let Some(values) = &mut self.values else { return Ok(true) };
+        while !self.source.is_full() {
+            match values.next(&self.source).await.map_err(unread)? {
+                Some(Segment::Chunk { hash, length }) => self.source.note(hash, length)?,
+                Some(Segment::Hole { .. }) => {}
                 None => return Ok(true),
             }
         }
@@ -193,13 +213,18 @@ impl From<OverLimit> for Error {
 impl From<WalkError<ExportError>> for Error {
     fn from(error: WalkError<ExportError>) -> Self {
         match error {
-            WalkError::OverLimit(over)
-            | WalkError::Read { error: ReadError::Chunk(ExportError::OverLimit(over)), .. } => over.into(),
-            WalkError::Read {
-                error: ReadError::Chunk(ExportError::Chunk(TreeChunkError::Packs(error))),
-                ..
-            } => error.into(),
+            WalkError::OverLimit(over) => over.into(),
+            WalkError::Read { error: error @ ReadError::Chunk(_), .. } => unread(error),
             error => SnapshotError::Damaged { source: Box::new(error) }.into(),
         }
+    }
+}
+
+/// Not a conversion: the compiler could not tell it from that of other sources where only a content can fail.
+fn unread(error: ReadError<ExportError>) -> Error {
+    match error {
+        ReadError::Chunk(ExportError::OverLimit(over)) => over.into(),
+        ReadError::Chunk(ExportError::Chunk(TreeChunkError::Packs(error))) => error.into(),
+        error => SnapshotError::Damaged { source: Box::new(error) }.into(),
     }
 }

@@ -9,10 +9,11 @@ use futures::stream::BoxStream;
 use prost::Message;
 use sandbox_api::{SandboxId, SnapshotId};
 use snapshot_format::archive::{Header, Totals, Visit, Walk, WalkError};
-use snapshot_format::{Entry, ReadError, Segment};
+use snapshot_format::{ChunkSource, Content, ContentReader, Entry, ReadError, Segment};
 
 use super::super::Snapshots;
 use super::super::receive::is_root_known;
+use super::super::values::{self, ValueReader};
 use super::incoming::{Incoming, IncomingError};
 use crate::model::snapshot::is_name;
 use crate::model::{Owner, SnapshotRecord, SnapshotState, limits};
@@ -75,12 +76,13 @@ impl Snapshots {
             self.was_deleted.store(true, Ordering::Relaxed);
         }
         let (header, totals, finished) = received?;
-        let name = options.name.or(header.name);
-        let root = header.root.encode_to_vec();
-        let record = imported(options.owner, &root, name, header.created_at_ms, totals, &finished)?;
         let expires = options.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
-        let record =
-            SnapshotRecord { expires_at_ms: expires.map(|ttl| now_ms().saturating_add(ttl)), ..record };
+        let record = imported(options.owner, &header, totals, &finished)?;
+        let record = SnapshotRecord {
+            name: options.name.or(header.name),
+            expires_at_ms: expires.map(|ttl| now_ms().saturating_add(ttl)),
+            ..record
+        };
         self.add_record(&record, finished.lease).await?;
         Ok(record)
     }
@@ -127,8 +129,23 @@ pub(super) async fn receive_tree<E: Send + 'static>(
             Visit::Segment(Segment::Hole { .. }) => {}
         }
     }
+    if let Some(values) = &header.values {
+        receive_values(incoming, values).await?;
+    }
     incoming.finish().await?;
     Ok((header, walk.totals()))
+}
+
+/// Receives the values, and checks that they are within the limits of values.
+async fn receive_values<E: Send + 'static>(incoming: &Incoming<E>, values: &Content) -> Result<(), Stopped> {
+    let mut reader = ValueReader::new(values)?;
+    let mut segments = ContentReader::new(values).map_err(rejected)?;
+    while let Some(segment) = segments.next(incoming).await? {
+        let (hash, length) = reader.chunk(segment)?;
+        reader.push(&incoming.chunk(hash, length).await?, drop)?;
+    }
+    reader.finish()?;
+    Ok(())
 }
 
 fn check(header: &Header) -> Result<(), Stopped> {
@@ -145,13 +162,11 @@ fn check_root(path: &[u8], entry: &Entry) -> Result<(), Stopped> {
     }
 }
 
-/// The record of an imported snapshot. It gets the id of a sandbox that does not exist: as a snapshot of an existing one,
+/// The record of an imported snapshot, without its name. It gets the id of a sandbox that does not exist: as a snapshot of an existing one,
 /// the sandbox could read its chunks by naming them.
 fn imported(
     owner: Owner,
-    root: &[u8],
-    name: Option<String>,
-    created_at_ms: i64,
+    header: &Header,
     totals: Totals,
     finished: &Finished,
 ) -> Result<SnapshotRecord, Error> {
@@ -161,11 +176,12 @@ fn imported(
         sandbox: SandboxId::random().map_err(random)?,
         owner,
         session_key: None,
-        name,
+        name: None,
         // The clock of the other daemon may be ahead.
-        created_at_ms: created_at_ms.min(now_ms()),
+        created_at_ms: header.created_at_ms.min(now_ms()),
         expires_at_ms: None,
-        root: root.to_vec(),
+        root: header.root.encode_to_vec(),
+        values: header.values.as_ref().map(Message::encode_to_vec),
         parent: None,
         size_bytes: totals.size_bytes,
         new_bytes: finished.new_bytes,
@@ -198,6 +214,21 @@ impl From<IncomingError> for Stopped {
             | IncomingError::Length(_)
             | IncomingError::Unused) => rejected(error),
         }
+    }
+}
+
+impl From<ReadError<IncomingError>> for Stopped {
+    fn from(error: ReadError<IncomingError>) -> Self {
+        match error {
+            ReadError::Chunk(error) => error.into(),
+            error @ (ReadError::Content(_) | ReadError::Tree(_)) => rejected(error),
+        }
+    }
+}
+
+impl From<values::Rejected> for Stopped {
+    fn from(error: values::Rejected) -> Self {
+        rejected(error)
     }
 }
 

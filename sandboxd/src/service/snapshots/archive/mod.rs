@@ -6,6 +6,8 @@ mod import;
 mod incoming;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod values_tests;
 
 pub use self::export::SnapshotFile;
 pub use self::import::{ImportFailed, ImportOptions};

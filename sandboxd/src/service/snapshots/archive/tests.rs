@@ -30,7 +30,7 @@ struct Tree {
 }
 
 /// Names chunks, without storing them.
-fn content_of(chunks: &[&[u8]]) -> Content {
+pub(super) fn content_of(chunks: &[&[u8]]) -> Content {
     let mut builder = ContentBuilder::default();
     let mut node = |_: &[u8]| Err(());
     for chunk in chunks {
@@ -89,13 +89,13 @@ fn file_of(Tree { chunks, root }: &Tree) -> Vec<u8> {
     out
 }
 
-async fn packs() -> (tempfile::TempDir, Packs) {
+pub(super) async fn packs() -> (tempfile::TempDir, Packs) {
     let dir = tempfile::tempdir().unwrap();
     let packs = chunks::open(dir.path()).await.unwrap();
     (dir, packs)
 }
 
-async fn received(packs: &Packs, file: &[u8]) -> Result<(Header, Totals), Error> {
+pub(super) async fn received(packs: &Packs, file: &[u8]) -> Result<(Header, Totals), Error> {
     let pieces: Vec<_> = file.chunks(1000).map(Bytes::copy_from_slice).map(Ok::<_, Infallible>).collect();
     let incoming = Incoming::new(packs, futures::stream::iter(pieces).boxed()).unwrap();
     match receive_tree(&incoming).await {
@@ -109,7 +109,7 @@ async fn received(packs: &Packs, file: &[u8]) -> Result<(Header, Totals), Error>
 }
 
 /// Exports what was imported.
-async fn exported(packs: &Packs, header: &Header, totals: Totals) -> Result<Vec<u8>, Error> {
+pub(super) async fn exported(packs: &Packs, header: &Header, totals: Totals) -> Result<Vec<u8>, Error> {
     let record = SnapshotRecord {
         id: SnapshotId::random().unwrap(),
         sandbox: SandboxId::random().unwrap(),
@@ -119,6 +119,7 @@ async fn exported(packs: &Packs, header: &Header, totals: Totals) -> Result<Vec<
         created_at_ms: header.created_at_ms,
         expires_at_ms: None,
         root: header.root.encode_to_vec(),
+        values: header.values.as_ref().map(Message::encode_to_vec),
         parent: None,
         size_bytes: totals.size_bytes,
         new_bytes: 0,
@@ -138,7 +139,7 @@ async fn exported(packs: &Packs, header: &Header, totals: Totals) -> Result<Vec<
 }
 
 /// Why a file is rejected.
-async fn problem(packs: &Packs, file: &[u8]) -> String {
+pub(super) async fn problem(packs: &Packs, file: &[u8]) -> String {
     match received(packs, file).await {
         Err(Error::Snapshot(SnapshotError::ImportRejected { source })) => source.to_string(),
         other => panic!("not rejected as a file: {other:?}"),

@@ -8,6 +8,7 @@ use snapshot_format::{ChunkSource, Content, Differ, Difference, Hash, ReadError,
 
 use super::super::chunks::PackSource;
 use super::super::root_of;
+use super::super::values::values_of;
 use super::faults::{Faults, Verdict};
 use crate::model::{SnapshotRecord, limits};
 use crate::packs::{self, Packs};
@@ -69,6 +70,9 @@ impl<'a> Inspector<'a> {
         let source = PackSource(self.packs.clone());
         let root = root_of(record)?;
         self.check(&root, &source).await?;
+        if let Some(values) = values_of(record)? {
+            self.check(&values, &source).await?;
+        }
         let mut differ = Differ::new(source.clone(), None, Some(&root))?;
         while let Some(difference) = differ.next().await? {
             let (is_directory, entry) = match &difference {

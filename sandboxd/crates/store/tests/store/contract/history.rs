@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use sandbox_api::ContextId;
+use sandbox_api::context::RunStatus;
+use sandbox_api::tool::ToolCallStatus;
+use sandboxd_model::context::ContextEntry;
 use sandboxd_model::{CommandRecord, limits};
 use sandboxd_store::{EndedCommand, Store};
 
@@ -169,9 +173,37 @@ pub(crate) async fn ended_commands_stay_in_pages_when_commands_are_trimmed<D: Te
     }
     assert_eq!(numbers, (1..=count as u64).rev().collect::<Vec<_>>());
     let of_two = store.ended_commands(&two, None, 10).await.unwrap();
-    assert_eq!(of_two, [EndedCommand { number: 1, command: whole(&command(&two, 0), 7) }]);
+    assert_eq!(of_two, [EndedCommand { number: 1, command: whole(&command(&two, 0), 7), in_context: None }]);
     store.remove(&one).await.unwrap();
     assert_eq!(store.ended_commands(&one, None, 10).await.unwrap(), []);
+}
+
+pub(crate) async fn runs_and_calls_of_contexts_are_between_the_commands<D: TestDatabase>() {
+    let (_database, store) = store_with_sandboxes::<D>().await;
+    let one = sandbox_id(1);
+    let context: ContextId = "ctx_0123456789abcdefghijkl".parse().unwrap();
+    let of_run = ContextEntry::Run { context: context.clone(), status: RunStatus::OutOfMemory };
+    let of_call = ContextEntry::ToolCall { context, call: 7, status: ToolCallStatus::RunOver };
+    store.history().started(whole(&command(&one, 1), 0));
+    store.history().in_context(whole(&command(&one, 2), 1), of_run.clone());
+    store.history().in_context(whole(&command(&one, 2), 1), of_call.clone());
+    store.history().started(whole(&command(&one, 3), 0));
+    // Of a sandbox that does not exist.
+    store.history().in_context(whole(&command(&sandbox_id(9), 1), 0), of_run.clone());
+
+    let found = store.ended_commands(&one, None, 10).await.unwrap();
+    let entry = |number, of: u32, in_context: Option<ContextEntry>| EndedCommand {
+        number,
+        command: whole(&command(&one, of), i32::from(in_context.is_some())),
+        in_context,
+    };
+    assert_eq!(
+        found,
+        [entry(4, 3, None), entry(3, 2, Some(of_call)), entry(2, 2, Some(of_run)), entry(1, 1, None)]
+    );
+    assert_eq!(store.ended_commands(&sandbox_id(9), None, 10).await.unwrap(), []);
+    // None of them is a command.
+    assert_eq!(store.command(&one, &command_id(2)).await.unwrap(), None);
 }
 
 pub(crate) async fn ended_commands_have_a_bound<D: TestDatabase>() {

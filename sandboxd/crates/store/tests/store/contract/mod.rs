@@ -60,6 +60,7 @@ macro_rules! contract {
             closing_writes_pending_entries,
             ended_commands_stay_in_pages_when_commands_are_trimmed,
             ended_commands_have_a_bound,
+            runs_and_calls_of_contexts_are_between_the_commands,
         }
         contract! { #[tokio::test] $database, links:
             a_link_is_added_ended_once_and_deleted,
@@ -79,6 +80,7 @@ macro_rules! contract {
         contract! { #[tokio::test] $database, values:
             values_are_replaced_listed_and_deleted,
             values_are_counted_and_removed_with_their_sandbox,
+            all_values_are_replaced_at_once,
         }
         contract! { #[tokio::test] $database, repositories:
             a_repository_is_written_replaced_and_deleted,
@@ -91,6 +93,7 @@ macro_rules! contract {
             expired_snapshots_are_found,
             only_surplus_checkpoints_are_found,
             a_restore_is_remembered_until_it_ends,
+            a_restore_ends_together_with_the_change_of_the_values,
         }
         contract! { #[tokio::test] $database, daemon:
             identity_and_orphans_are_read_back,

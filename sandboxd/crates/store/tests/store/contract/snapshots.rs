@@ -1,6 +1,7 @@
 //! Snapshots.
 
 use sandbox_api::SnapshotId;
+use sandboxd_model::value::KeptValue;
 use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 use sandboxd_store::ErrorKind;
 
@@ -51,6 +52,34 @@ pub(crate) async fn a_restore_is_remembered_until_it_ends<D: TestDatabase>() {
     store.end_restore(&sandbox_id(1)).await.unwrap();
     store.end_restore(&sandbox_id(1)).await.unwrap();
     assert_eq!(store.restores().await.unwrap(), []);
+}
+
+pub(crate) async fn a_restore_ends_together_with_the_change_of_the_values<D: TestDatabase>() {
+    let (database, store) = new_store::<D>().await;
+    let of = |number: u32| RestoreRecord {
+        sandbox: sandbox_id(number),
+        snapshot: snapshot(1, 1).id,
+        checkpoint: snapshot(2, 1).id,
+    };
+    let value = |key: &str| KeptValue { key: key.parse().unwrap(), value: b"v".to_vec(), updated_at_ms: 7 };
+    store.begin(&sandbox(1)).await.unwrap();
+    store.put_value(&sandbox_id(1), &value("old")).await.unwrap();
+    for number in [1, 2] {
+        store.begin_restore(&of(number)).await.unwrap();
+    }
+    let new = [value("a"), value("b")];
+    let lock = database.lock().await;
+    store.end_restore_with(&sandbox_id(1), &new).await.unwrap_err();
+    database.unlock(lock).await;
+    assert_eq!(store.restores().await.unwrap(), [of(1), of(2)]);
+    assert_eq!(store.values(&sandbox_id(1)).await.unwrap(), [value("old")]);
+
+    store.end_restore_with(&sandbox_id(2), &new).await.expect_err("there is no such sandbox");
+    store.end_restore_with(&sandbox_id(1), &new).await.unwrap();
+    store.close().await;
+    let store = database.open().await;
+    assert_eq!(store.restores().await.unwrap(), [of(2)]);
+    assert_eq!(store.values(&sandbox_id(1)).await.unwrap(), new);
 }
 
 pub(crate) async fn snapshots_of_a_sandbox_are_listed_newest_first_in_pages<D: TestDatabase>() {
@@ -181,6 +210,8 @@ fn snapshot(number: u32, sandbox: u32) -> SnapshotRecord {
         created_at_ms: 1_700_000_000_000 + i64::from(number),
         expires_at_ms: None,
         root: vec![0, 255, number as u8],
+        // None at all, no values, and some.
+        values: (number % 3).checked_sub(1).map(|length| vec![255; length as usize]),
         parent: None,
         size_bytes: 1 << 40,
         new_bytes: 12,

@@ -51,6 +51,23 @@ pub(crate) async fn values_are_counted_and_removed_with_their_sandbox<D: TestDat
     store.put_value(&one, &value("k", b"")).await.expect_err("its sandbox is gone");
 }
 
+pub(crate) async fn all_values_are_replaced_at_once<D: TestDatabase>() {
+    let (_database, store) = new_store::<D>().await;
+    let (one, two) = two_sandboxes(&store).await;
+    for key in ["a", "b", "c"] {
+        store.put_value(&one, &value(key, b"old")).await.unwrap();
+        store.put_value(&two, &value(key, b"of two")).await.unwrap();
+    }
+    let new = [value("b", b"new"), value("d", b"")];
+    store.replace_values(&one, &new).await.unwrap();
+    assert_eq!(store.values(&one).await.unwrap(), new);
+    assert_eq!(store.values(&two).await.unwrap().len(), 3);
+    store.replace_values(&one, &[]).await.unwrap();
+    assert_eq!(store.values(&one).await.unwrap(), []);
+    store.remove(&one).await.unwrap();
+    store.replace_values(&one, &new).await.expect_err("its sandbox is gone");
+}
+
 async fn two_sandboxes(store: &Store) -> (SandboxId, SandboxId) {
     let (one, two) = (sandbox(1), sandbox(2));
     store.begin(&one).await.unwrap();

@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use sandbox_api::{SandboxId, SnapshotId};
+use sandboxd_model::value::KeptValue;
 use sandboxd_model::{Owner, RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};
 use sandboxd_store::{Error, ErrorKind, SnapshotTable};
 
-use super::{Opened, Tables};
+use super::{Opened, Tables, value_table};
 
 impl Tables {
     /// The snapshots, newest first.
@@ -104,6 +105,14 @@ impl SnapshotTable for Opened {
 
     async fn delete_restore(&self, sandbox: &SandboxId) -> Result<(), Error> {
         self.write(|tables| {
+            tables.restores.remove(sandbox);
+            Ok(())
+        })
+    }
+
+    async fn delete_restore_with(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+        self.write(|tables| {
+            value_table::replace(tables, sandbox, values)?;
             tables.restores.remove(sandbox);
             Ok(())
         })

@@ -58,12 +58,27 @@ impl ValueTable for Opened {
         })
     }
 
+    async fn replace_values(&self, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+        self.write(|tables| replace(tables, sandbox, values))
+    }
+
     async fn delete_value(&self, sandbox: &SandboxId, key: &ValueKey) -> Result<(), Error> {
         self.write(|tables| {
             tables.values.remove(&(sandbox.clone(), key.clone()));
             Ok(())
         })
     }
+}
+
+/// Replaces all values of a sandbox.
+pub(super) fn replace(tables: &mut Tables, sandbox: &SandboxId, values: &[KeptValue]) -> Result<(), Error> {
+    if !tables.sandboxes.contains_key(sandbox) {
+        return Err(Error::new(ErrorKind::Refused, "the sandbox does not exist"));
+    }
+    tables.values.retain(|(owner, _), _| owner != sandbox);
+    let values = values.iter().map(|value| ((sandbox.clone(), value.key.clone()), value.clone()));
+    tables.values.extend(values);
+    Ok(())
 }
 
 fn of_sandbox(tables: &Tables, sandbox: &SandboxId) -> Vec<KeptValue> {
