@@ -14,7 +14,8 @@ use crate::provider::{
 use crate::seed::{GitCredentials, GitSeed, Seed, UploadSeed};
 use crate::session::{ChatKey, SessionLimits, Sessions};
 use crate::tools::{
-    CommandHooks, Definition, DescriptionContext, FLUSH_PAUSE, OutputLimits, ToolLimits, Toolkit, definitions,
+    CommandHooks, Definition, DescriptionContext, FLUSH_PAUSE, OutputLimits, Python, ToolLimits, Toolkit,
+    definitions,
 };
 use crate::workspace::Workspace;
 
@@ -23,8 +24,10 @@ use crate::workspace::Workspace;
 pub struct App {
     sessions: Sessions,
     limits: ToolLimits,
+    context: DescriptionContext,
     definitions: Arc<[Definition]>,
     hooks: Option<Arc<dyn CommandHooks>>,
+    python: Option<Python>,
 }
 
 /// Why the tools could not be set up. Its `Debug` form is its message, because a `main` that returns the error
@@ -115,9 +118,11 @@ impl App {
             programs: programs(tools).iter().map(|program| (*program).to_owned()).collect(),
             timeout_s: tools.command_timeout.as_secs(),
             output,
+            python: None,
         };
         let limits = ToolLimits { timeout: tools.command_timeout, output, ports, pause: FLUSH_PAUSE };
-        Self { sessions, limits, definitions: definitions(&context).into(), hooks: None }
+        let definitions = definitions(&context).into();
+        Self { sessions, limits, context, definitions, hooks: None, python: None }
     }
 
     /// Returns the tools of a chat if the gates are open for the request. Cheap: nothing is opened before a tool is
@@ -129,8 +134,12 @@ impl App {
         match gates {
             Decision::Enabled => {
                 let tools = Toolkit::new(self.sessions.clone(), key, self.limits.clone());
-                Ok(match &self.hooks {
+                let tools = match &self.hooks {
                     Some(hooks) => tools.with_hooks(Arc::clone(hooks)),
+                    None => tools,
+                };
+                Ok(match &self.python {
+                    Some(python) => tools.with_python(python.clone()),
                     None => tools,
                 })
             }
@@ -155,6 +164,17 @@ impl App {
     /// Sets the hooks around the commands of the model, for all chats.
     pub fn with_hooks(mut self, hooks: Arc<dyn CommandHooks>) -> Self {
         self.hooks = Some(hooks);
+        self
+    }
+
+    /// Adds the tool `python` for all chats, and its definition. Without an effect if the provider has no interpreters, which
+    /// is the case for Vercel.
+    pub fn with_python(mut self, python: Python) -> Self {
+        if self.sessions.provider().interpreters().is_some() {
+            self.context.python = Some(python.callables());
+            self.definitions = definitions(&self.context).into();
+            self.python = Some(python);
+        }
         self
     }
 

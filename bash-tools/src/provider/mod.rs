@@ -8,7 +8,9 @@ mod command;
 mod docker;
 mod error;
 mod files;
+mod interpreters;
 mod network;
+mod repository;
 mod sandbox_id;
 mod status;
 mod vercel;
@@ -20,7 +22,9 @@ pub use command::{Command, End, EndReason, Environment, Event, Running};
 pub use docker::{Docker, DockerOptions};
 pub use error::{Error, Result};
 pub use files::{Content, Download, FileEntry, FileKind, FileList};
+pub use interpreters::{CodeEnd, CodeEvent, InterpreterId, Interpreters, RunningCode};
 pub use network::{NetworkMode, NetworkPolicy};
+pub use repository::Repository;
 pub use sandbox_api::SnapshotId as CheckpointId;
 pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
@@ -42,6 +46,26 @@ pub struct Opened {
     pub is_new: bool,
 }
 
+/// Result of opening a session with the files of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenedWith {
+    /// The session has a sandbox. If it is new, it has the files. Its `HEAD` is detached.
+    Opened {
+        /// The sandbox.
+        opened: Opened,
+        /// The branch of the files, if the sandbox is new: the one that the revision names, or the default one. `None` if the
+        /// revision is something else.
+        branch: Option<String>,
+    },
+    /// The repository has no such branch, tag or commit. Nothing was created.
+    NoRevision,
+    /// The provider cannot give the files. Nothing was created.
+    Unavailable {
+        /// Why, human-readable.
+        message: String,
+    },
+}
+
 /// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePart {
@@ -59,6 +83,18 @@ pub struct FilePart {
 pub trait Provider: Send + Sync + 'static {
     /// Returns the session's sandbox: created if there is none, woken if it is parked. Safe to repeat.
     async fn open(&self, key: &ChatKey) -> Result<Opened>;
+
+    /// Returns the session's sandbox like [`open`](Self::open). A new one begins with the files of a repository, if the
+    /// provider has them. Safe to repeat.
+    async fn open_with(&self, key: &ChatKey, repository: &Repository) -> Result<OpenedWith> {
+        let _ = (key, repository);
+        Ok(OpenedWith::Unavailable { message: "this provider has no repositories".into() })
+    }
+
+    /// Returns the interpreters, if the provider has them.
+    fn interpreters(&self) -> Option<&dyn Interpreters> {
+        None
+    }
 
     /// Returns the session's sandbox, if there is one. Neither creates nor wakes it.
     async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>>;

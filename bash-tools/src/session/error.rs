@@ -23,7 +23,7 @@ pub enum Error {
     /// The provider failed.
     #[error("{0}")]
     Provider(Arc<provider::Error>),
-    /// The sandbox exists, but its seed failed.
+    /// The seed failed.
     #[error("the workspace could not be set up: {0}")]
     Seed(Arc<seed::Error>),
     /// The chat was deleted before the session was open.

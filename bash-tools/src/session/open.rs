@@ -14,7 +14,7 @@ use super::slot::{Opening, Pinned, Slot};
 use super::slots::{Deleting, InUse, Releasing, Slots};
 use super::{ChatKey, Error, SessionState};
 use crate::provider::{self, Opened, Provider, SandboxId};
-use crate::seed::{Seed, SeedState};
+use crate::seed::{self, OpenedForSeed, Seed, SeedState};
 
 /// Deadline for releasing a session to make room. Until then the new session waits, and so does a reopening of the
 /// old one.
@@ -196,30 +196,32 @@ impl Inner {
             () = self.wait_until_left(key) => {}
         }
         // Not cancelled by a delete, because it would then be unknown whether a sandbox exists.
-        let Opened { sandbox, is_new } = self.provider.open(key).await.map_err(Error::of)?;
+        let opened = match &self.seed {
+            Some(seed) => seed.open(self.provider.as_ref(), key).await.map_err(|error| match error {
+                seed::Error::Provider(error) => Error::of(error),
+                error => Error::Seed(Arc::new(error)),
+            })?,
+            None => self.provider.open(key).await.map_err(Error::of)?.into(),
+        };
         tokio::select! {
             biased;
             () = slot.is_deleted() => Err(Error::Deleted),
-            seeded = self.seed_workspace(sandbox, is_new, slot) => seeded,
+            seeded = self.seed_workspace(opened, slot) => seeded,
         }
     }
 
-    async fn seed_workspace(
-        &self,
-        sandbox: SandboxId,
-        is_new: bool,
-        slot: &Slot,
-    ) -> Result<SandboxId, Error> {
-        let is_untouched = self.slots().is_untouched(&sandbox, is_new);
+    async fn seed_workspace(&self, opened: OpenedForSeed, slot: &Slot) -> Result<SandboxId, Error> {
+        let Opened { sandbox, is_new } = &opened.opened;
+        let is_untouched = self.slots().is_untouched(sandbox, *is_new);
         if let Some(seed) = &self.seed {
             let report = |seed| slot.report(Opening::Under(SessionState::Seeding { seed }));
             report(SeedState::Pending);
             let step = |step| report(SeedState::Running { step });
-            let seeded = seed.seed_workspace(self.provider.as_ref(), &sandbox, is_untouched, &step).await;
+            let seeded = seed.complete(self.provider.as_ref(), &opened, is_untouched, &step).await;
             seeded.map_err(|error| Error::Seed(Arc::new(error)))?;
         }
-        self.slots().touch(&sandbox);
-        Ok(sandbox)
+        self.slots().touch(sandbox);
+        Ok(opened.opened.sandbox)
     }
 
     /// Releases a sandbox's slot. Errors are only logged, because the provider also releases idle sandboxes by

@@ -1,30 +1,19 @@
 //! Runs a command and streams its state.
 //!
-//! The first value comes when the command has started, the last one when it has ended. In between, a value comes when
-//! new output has waited for [`FLUSH_AFTER`], or as soon as it has [`FLUSH_CHARS`] characters. A slow reader slows
-//! the command and gets fewer values. Output is not held back for longer.
+//! The first value comes when the command has started, the last one when it has ended, and others at the [`pace`](super::pace)
+//! of the new output. A slow reader slows the command and gets fewer values.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Result;
 use super::output::{self, BashOutput, CANCELLED, Parts, notice};
+use super::pace::{self, Pace, Values};
 use crate::provider::{End, Error, Event, Running, WORKSPACE};
-
-/// How long new output may wait.
-pub const FLUSH_AFTER: Duration = Duration::from_millis(150);
-
-/// Number of new characters that are sent without waiting.
-pub const FLUSH_CHARS: u64 = 512;
-
-/// Minimum time between two values, unless [`ToolLimits::pause`](super::ToolLimits::pause) differs. It avoids copying
-/// the output for every line of a flood.
-pub const FLUSH_PAUSE: Duration = Duration::from_millis(20);
 
 const CANCELLED_NOTICE: &str = "Command was cancelled.";
 
@@ -44,15 +33,6 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Timing of a command.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// Time limit from the start.
-    pub(super) timeout: Duration,
-    /// Minimum time between two values.
-    pub(super) pause: Duration,
-}
-
 /// A command in a sandbox that is about to start.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>;
 
@@ -67,8 +47,7 @@ pub(super) fn stream(
         starting: Some(starting),
         running: None,
         parts,
-        shown: Shown { at: Instant::now(), chars: 0 },
-        pace,
+        values: Values::new(pace),
         cancel,
         is_done: false,
     };
@@ -109,16 +88,9 @@ struct Run {
     starting: Option<Starting>,
     running: Option<Running>,
     parts: Parts,
-    shown: Shown,
-    pace: Pace,
+    values: Values,
     cancel: CancellationToken,
     is_done: bool,
-}
-
-/// The last value that was returned.
-struct Shown {
-    at: Instant,
-    chars: u64,
 }
 
 /// Why a value is due.
@@ -149,12 +121,12 @@ impl Run {
     }
 
     fn show(&mut self, due: Due) -> BashOutput {
-        self.shown = Shown { at: Instant::now(), chars: self.parts.chars() };
+        self.values.sent(self.parts.chars());
         match due {
             Due::Started | Due::Flush => self.parts.so_far(),
             Due::Cancelled => self.parts.at_end(CANCELLED, Some(CANCELLED_NOTICE)),
             Due::Ended(end) => {
-                let notice = notice(end.reason, self.pace.timeout.as_millis());
+                let notice = notice(end.reason, self.values.pace().timeout.as_millis());
                 self.parts.at_end(end.exit_code, notice.as_deref())
             }
         }
@@ -167,15 +139,10 @@ impl Run {
         }
         let Some(running) = &mut self.running else { return Err(cut()) };
         loop {
-            let new_chars = self.parts.chars() - self.shown.chars;
-            let flush_at = match new_chars {
-                0 => None,
-                1..FLUSH_CHARS => Some(self.shown.at + FLUSH_AFTER.max(self.pace.pause)),
-                _ => Some(self.shown.at + self.pace.pause),
-            };
+            let flush_at = self.values.due_at(self.parts.chars());
             let event = tokio::select! {
                 biased;
-                () = sleep_until(flush_at.unwrap_or(self.shown.at)), if flush_at.is_some() => return Ok(Due::Flush),
+                () = pace::sleep_until(flush_at) => return Ok(Due::Flush),
                 event = running.next() => event.ok_or_else(cut)??,
             };
             match event {

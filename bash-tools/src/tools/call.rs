@@ -7,8 +7,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BashInput, BashOutput, Error, FileContent, RUNNING, ReadFileInput, Result, SandboxUrl, SandboxUrlInput,
-    Tool, Toolkit, WriteFileInput, Written,
+    BashInput, BashOutput, Error, FileContent, PythonInput, PythonOutput, PythonStatus, RUNNING,
+    ReadFileInput, Result, SandboxUrl, SandboxUrlInput, Tool, Toolkit, WriteFileInput, Written,
 };
 
 /// A tool and its input.
@@ -22,10 +22,12 @@ pub enum Call {
     Bash(BashInput),
     /// `sandboxUrl`.
     SandboxUrl(SandboxUrlInput),
+    /// `python`.
+    Python(PythonInput),
 }
 
 /// Result of a tool. It serializes as the result itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
     /// Result of `readFile`.
@@ -36,6 +38,8 @@ pub enum Answer {
     Bash(BashOutput),
     /// Result of `sandboxUrl`.
     Url(SandboxUrl),
+    /// Result of `python`.
+    Python(Box<PythonOutput>),
 }
 
 impl Call {
@@ -49,6 +53,7 @@ impl Call {
             Tool::WriteFile => Self::WriteFile(serde_json::from_value(input).map_err(bad)?),
             Tool::Bash => Self::Bash(serde_json::from_value(input).map_err(bad)?),
             Tool::SandboxUrl => Self::SandboxUrl(serde_json::from_value(input).map_err(bad)?),
+            Tool::Python => Self::Python(serde_json::from_value(input).map_err(bad)?),
         })
     }
 
@@ -59,6 +64,7 @@ impl Call {
             Self::WriteFile(_) => Tool::WriteFile,
             Self::Bash(_) => Tool::Bash,
             Self::SandboxUrl(_) => Tool::SandboxUrl,
+            Self::Python(_) => Tool::Python,
         }
     }
 }
@@ -66,7 +72,19 @@ impl Call {
 impl Answer {
     /// Whether another value follows that replaces this one.
     pub fn is_preliminary(&self) -> bool {
-        matches!(self, Self::Bash(output) if output.exit_code == RUNNING)
+        match self {
+            Self::Bash(output) => output.exit_code == RUNNING,
+            Self::Python(output) => output.status == PythonStatus::Running,
+            Self::File(_) | Self::Written(_) | Self::Url(_) => false,
+        }
+    }
+
+    /// Returns what a model gets of the result: of `python`, images and HTML are only mentioned.
+    pub fn for_model(self) -> Self {
+        match self {
+            Self::Python(output) => Self::Python(Box::new(output.for_model())),
+            answer => answer,
+        }
     }
 }
 
@@ -82,9 +100,13 @@ impl Toolkit {
             Call::Bash(input) => {
                 Either::Left(self.bash(input, cancel).map(|output| output.map(Answer::Bash)))
             }
+            Call::Python(input) => Either::Right(Either::Left(
+                self.python(input, cancel)
+                    .map(|output| output.map(|output| Answer::Python(Box::new(output)))),
+            )),
             call => {
                 let tools = self.clone();
-                Either::Right(stream::once(async move { tools.answer(call).await }))
+                Either::Right(Either::Right(stream::once(async move { tools.answer(call).await })))
             }
         }
     }
@@ -95,6 +117,9 @@ impl Toolkit {
             Call::WriteFile(input) => Answer::Written(self.write_file(input).await?),
             Call::Bash(input) => Answer::Bash(self.bash_whole(input, CancellationToken::new()).await?),
             Call::SandboxUrl(input) => Answer::Url(self.sandbox_url(input).await?),
+            Call::Python(input) => {
+                Answer::Python(Box::new(self.python_whole(input, CancellationToken::new()).await?))
+            }
         })
     }
 }

@@ -16,7 +16,7 @@ pub struct Definition {
     pub input_schema: Value,
 }
 
-/// Returns the definitions of all tools. Without ports there is nothing to expose, and no `sandboxUrl`.
+/// Returns the definitions of the tools that are usable: without ports there is nothing to expose, and no `sandboxUrl`.
 pub fn definitions(context: &DescriptionContext) -> Vec<Definition> {
     let defined = chat::definitions(context).into_iter();
     defined
@@ -64,6 +64,7 @@ mod tests {
             programs: Vec::new(),
             timeout_s: 30,
             output: OutputLimits { max_stdout_chars: 12_000, max_stderr_chars: 12_000 },
+            python: None,
         };
         let bash = &definitions(&context)[2];
         assert_eq!(bash.to_openai()["function"]["name"], "bash");

@@ -17,7 +17,9 @@ pub enum Error {
     #[error(transparent)]
     Provider(#[from] provider::Error),
     /// The tool does not exist.
-    #[error("there is no tool `{name}`: the tools are readFile, writeFile, bash and sandboxUrl")]
+    #[error(
+        "there is no tool `{name}`: the tools are readFile, writeFile, bash, sandboxUrl and, if it is enabled, python"
+    )]
     NoTool {
         /// Name as called.
         name: String,

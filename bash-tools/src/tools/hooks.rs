@@ -4,11 +4,14 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-use super::{BashOutput, RUNNING};
+use super::{BashOutput, PythonOutput, RUNNING};
 use crate::session::ChatKey;
 
-/// Hooks around the commands of the model: those of `bash` and of the Anthropic shell. They are the same for every
-/// provider. Commands of this crate itself, such as those that seed a workspace, have none.
+/// Hooks around the commands of the model: those of `bash` and of the Anthropic shell, and the code of `python`. They are the
+/// same for every provider. Commands of this crate itself, such as those that seed a workspace, have none.
+///
+/// Python code can start programs, and read and write the same files. So an app with `python` and a hook around commands
+/// usually needs one around code too.
 ///
 /// ```
 /// use bash_tools::session::ChatKey;
@@ -51,6 +54,24 @@ pub trait CommandHooks: fmt::Debug + Send + Sync {
         let _ = chat;
         output
     }
+
+    /// Returns the Python code to run in place of the model's, or the reason why none runs, as [`before`](Self::before).
+    async fn before_code(&self, chat: &ChatKey, code: String) -> Result<String, String> {
+        let _ = chat;
+        Ok(code)
+    }
+
+    /// Returns the value to show in place of `output` of Python code, as [`after`](Self::after). The status stays as it is.
+    fn after_code(&self, chat: &ChatKey, output: PythonOutput) -> PythonOutput {
+        let _ = chat;
+        output
+    }
+}
+
+/// Returns what the hook makes of the output of code.
+pub(super) fn code_shown(hooks: &dyn CommandHooks, chat: &ChatKey, output: PythonOutput) -> PythonOutput {
+    let status = output.status;
+    PythonOutput { status, ..hooks.after_code(chat, output) }
 }
 
 /// Returns what the hook makes of `output`.

@@ -9,11 +9,12 @@ use futures::stream::{self, Stream, StreamExt};
 use output_text::Keep;
 use tokio_util::sync::CancellationToken;
 
-use super::bash::{self, Pace, Starting};
+use super::bash::{self, Starting};
 use super::output::Parts;
+use super::pace::Pace;
 use super::{
-    BashInput, BashOutput, CommandHooks, Error, FileContent, OutputLimits, ReadFileInput, Result, SandboxUrl,
-    SandboxUrlInput, WriteFileInput, Written, hooks, read,
+    BashInput, BashOutput, CommandHooks, Error, FileContent, OutputLimits, Python, PythonOutput,
+    ReadFileInput, Result, SandboxUrl, SandboxUrlInput, WriteFileInput, Written, hooks, read,
 };
 use crate::provider::{self, CheckpointId, Command, Provider, Running, SandboxId};
 use crate::session::{ChatKey, Lease, SessionState, Sessions};
@@ -39,18 +40,29 @@ pub struct Toolkit {
     key: ChatKey,
     limits: ToolLimits,
     hooks: Option<Arc<dyn CommandHooks>>,
+    python: Option<Python>,
 }
 
 impl Toolkit {
     /// Creates the tools for the chat of a session.
     pub fn new(sessions: Sessions, key: ChatKey, limits: ToolLimits) -> Self {
-        Self { sessions, key, limits, hooks: None }
+        Self { sessions, key, limits, hooks: None, python: None }
     }
 
     /// Sets the hooks around the commands of the model.
     pub fn with_hooks(mut self, hooks: Arc<dyn CommandHooks>) -> Self {
         self.hooks = Some(hooks);
         self
+    }
+
+    /// Adds the tool `python`. All toolkits of an app need clones of the same one.
+    pub fn with_python(mut self, python: Python) -> Self {
+        self.python = Some(python);
+        self
+    }
+
+    pub(super) fn python_of_app(&self) -> Option<&Python> {
+        self.python.as_ref()
     }
 
     /// Returns the session.
@@ -181,7 +193,7 @@ impl Toolkit {
         }
     }
 
-    async fn replace(&self, lost: Lease) -> Result<Lease> {
+    pub(super) async fn replace(&self, lost: Lease) -> Result<Lease> {
         self.sessions.forget(&self.key, lost.sandbox());
         drop(lost);
         Ok(self.sessions.lease(&self.key).await?)
@@ -213,6 +225,24 @@ impl Toolkit {
         match &self.hooks {
             None => output,
             Some(hooks) => hooks::shown(&**hooks, &self.key, output),
+        }
+    }
+
+    /// Returns the code to run in place of the model's.
+    pub(super) async fn allowed_code(&self, code: String) -> Result<String> {
+        match &self.hooks {
+            None => Ok(code),
+            Some(hooks) => {
+                hooks.before_code(&self.key, code).await.map_err(|reason| Error::Refused { reason })
+            }
+        }
+    }
+
+    /// Returns the value to show in place of the output of code.
+    pub(super) fn code_shown(&self, output: PythonOutput) -> PythonOutput {
+        match &self.hooks {
+            None => output,
+            Some(hooks) => hooks::code_shown(&**hooks, &self.key, output),
         }
     }
 
@@ -258,5 +288,6 @@ mod tests {
         in_a_task(tools.write_file(WriteFileInput { path: path(), content: path() }));
         in_a_task(tools.sandbox_url(SandboxUrlInput { port: 1 }));
         in_a_task(tools.bash(BashInput::default(), CancellationToken::new()));
+        in_a_task(tools.python_whole(crate::tools::PythonInput::default(), CancellationToken::new()));
     }
 }

@@ -34,9 +34,7 @@ impl Docker {
         if !made.is_new {
             return Err(Error::Refused { message: format!("{} already has a sandbox", key.as_str()) });
         }
-        if !self.options.network.allow.is_empty() {
-            self.add_hosts(&made.sandbox, &self.options.network.allow).await?;
-        }
+        self.add_own_hosts(&made).await?;
         Ok(made.sandbox)
     }
 }

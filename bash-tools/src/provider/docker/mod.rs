@@ -2,6 +2,8 @@
 
 mod checkpoints;
 mod files;
+mod interpreters;
+mod repositories;
 mod status;
 mod subjects;
 
@@ -25,8 +27,8 @@ use tokio::time::timeout;
 
 use self::subjects::Subjects;
 use super::{
-    CheckpointId, Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, NetworkMode,
-    NetworkPolicy, Opened, Provider, Result, Running, SandboxId, Status,
+    CheckpointId, Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, Interpreters,
+    NetworkMode, NetworkPolicy, Opened, OpenedWith, Provider, Repository, Result, Running, SandboxId, Status,
 };
 use crate::chat_key::ChatKey;
 use crate::subject::Subject;
@@ -109,6 +111,14 @@ impl Docker {
         self.subjects.call(sandbox.subject(), change).await.map(status::network).map_err(fault)
     }
 
+    /// Adds the hosts of the settings.
+    async fn add_own_hosts(&self, opened: &Opened) -> Result<()> {
+        if !self.options.network.allow.is_empty() {
+            self.add_hosts(&opened.sandbox, &self.options.network.allow).await?;
+        }
+        Ok(())
+    }
+
     /// Creates the session's sandbox, or finds it.
     async fn create(&self, key: &ChatKey, request: &CreateSandbox) -> Result<Opened> {
         let create = |client: Client| async move { client.create_or_reconnect(request).await };
@@ -127,10 +137,16 @@ impl Docker {
 impl Provider for Docker {
     async fn open(&self, key: &ChatKey) -> Result<Opened> {
         let opened = self.create(key, &self.create_request(key)).await?;
-        if !self.options.network.allow.is_empty() {
-            self.add_hosts(&opened.sandbox, &self.options.network.allow).await?;
-        }
+        self.add_own_hosts(&opened).await?;
         Ok(opened)
+    }
+
+    async fn open_with(&self, key: &ChatKey, repository: &Repository) -> Result<OpenedWith> {
+        self.create_with(key, repository).await
+    }
+
+    fn interpreters(&self) -> Option<&dyn Interpreters> {
+        Some(self)
     }
 
     async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>> {
@@ -354,6 +370,8 @@ fn fault(error: sandbox_client::Error) -> Error {
         | ErrorCode::RepoNotFound
         | ErrorCode::VersionNotFound
         | ErrorCode::TagNotFound
+        | ErrorCode::PackageNotFound
+        | ErrorCode::NoWheel
         | ErrorCode::MethodNotAllowed
         | ErrorCode::WrongState
         | ErrorCode::AlreadyExists

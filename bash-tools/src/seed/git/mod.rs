@@ -1,4 +1,5 @@
-//! Seed from a git repository: a shallow https clone in the sandbox that runs none of its code.
+//! Seed from a git repository: a shallow https clone in the sandbox that runs none of its code. If the provider has the
+//! repository already, the sandbox begins with its files ([`shared`]).
 //!
 //! URL and revision are checked here and passed to git as data. Credentials are in the environment of the clone
 //! command only. A helper returns them to git, and only for their server. Afterwards they exist nowhere in the
@@ -6,6 +7,7 @@
 //! could contain them.
 
 mod check;
+mod shared;
 mod verdict;
 
 use std::time::Duration;
@@ -16,6 +18,8 @@ use url::Url;
 use super::Result;
 use super::workspace::{Seeding, Stage};
 use crate::provider::Environment;
+
+pub(super) use shared::Revision;
 
 const CLONE: &str = include_str!("clone.sh");
 
@@ -64,7 +68,7 @@ impl GitSeed {
     /// Clones the repository into an empty workspace.
     pub(super) async fn seed_workspace(&self, progress: &Seeding<'_>) -> Result<()> {
         let url = self.check()?;
-        let stage = Stage::new("git", &[url.as_str().as_bytes(), self.wanted().as_bytes()]);
+        let stage = self.stage(&url);
         let ran = progress.run(CLONE, self.environment(&url, &stage), self.timeout).await?;
         match ran.exit_code {
             0 => progress.is_done(ran).map(drop),
