@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use bash_tools::config::{self, Environment, preflight, process_environment};
 use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
+use bash_tools::tools::Python;
 use bash_tools::{App, SetupError};
 use chat::api::{Api, ApiParts};
 use chat::model::{Anthropic, ModelClient, OpenAi};
@@ -75,7 +76,7 @@ async fn serve() -> anyhow::Result<()> {
     let gates = Gates::new(file.tools.as_ref(), &environment)?;
     let tools = match file.tools.as_ref() {
         Some(tools) if environment.is_switched_on => match App::new(tools, &environment) {
-            Ok(app) => Some(app.with_pause(PAUSE)),
+            Ok(app) => Some(app.with_pause(PAUSE).with_python(Python::default())),
             // The preflight has reported it, and the gates are closed.
             Err(SetupError::MissingToken { .. }) => None,
             Err(error) => return Err(error.into()),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use openidconnect::IssuerUrl;
 use secrecy::SecretString;
@@ -24,6 +25,8 @@ pub struct Settings {
     pub oidc_domains: Vec<String>,
     /// The models, in the order in which they are offered. The first is the default.
     pub models: Vec<ModelSettings>,
+    /// Time after which a turn ends that no page watches. `CHAT_UNWATCHED_TURN_MINUTES`, 1 to 1440, default 30.
+    pub unwatched_turns: Duration,
 }
 
 /// The app at an identity provider.
@@ -71,6 +74,9 @@ pub struct Fault {
     pub problem: &'static str,
 }
 
+const UNWATCHED: &str = "CHAT_UNWATCHED_TURN_MINUTES";
+const UNWATCHED_MINUTES: u64 = 30;
+const MAX_UNWATCHED_MINUTES: u64 = 24 * 60;
 const OPENAI_BASE: &str = "CHAT_OPENAI_BASE_URL";
 const ANTHROPIC_BASE: &str = "CHAT_ANTHROPIC_BASE_URL";
 
@@ -161,8 +167,23 @@ impl Settings {
         allowed_hosts.extend(public_url.as_ref().and_then(Url::host_str).map(str::to_owned));
         let oidc = oidc(value, public_url.is_some(), &mut faults);
         let oidc_domains = list("CHAT_OIDC_ALLOWED_DOMAINS");
+        let minutes = value(UNWATCHED).map_or(Ok(UNWATCHED_MINUTES), |text| text.parse());
+        let minutes = minutes.ok().filter(|minutes| (1..=MAX_UNWATCHED_MINUTES).contains(minutes));
+        if minutes.is_none() {
+            faults.push(Fault { name: UNWATCHED, problem: "must be a number of minutes from 1 to 1440" });
+        }
+        let unwatched_turns = Duration::from_secs(60 * minutes.unwrap_or(UNWATCHED_MINUTES));
         if faults.is_empty() {
-            Ok(Self { bind, state_dir, allowed_hosts, public_url, oidc, oidc_domains, models })
+            Ok(Self {
+                bind,
+                state_dir,
+                allowed_hosts,
+                public_url,
+                oidc,
+                oidc_domains,
+                models,
+                unwatched_turns,
+            })
         } else {
             Err(faults)
         }

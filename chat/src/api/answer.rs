@@ -1,30 +1,37 @@
-//! `POST /api/chat`: streams the answer to the user's message.
+//! `POST /api/chat`: streams the answer to the user's message, and the routes of a running answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use bash_tools::gates::{Decision, Reason};
 use futures::Stream;
-use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_util::sync::DropGuard;
-use uuid::Uuid;
 
+use super::body::must_be_json;
 use super::caller::Caller;
 use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
+use super::identify::SessionEnd;
 use super::question::{ChatRequest, Question};
 use super::turns::TurnPermit;
+use super::until_ended::Ended;
 use super::{Api, ModelEntry};
-use crate::turn::{Chunk, Message, Out, Responder, Role, Turn, command_of, turns_of};
+use crate::turn::{
+    Chunk, Live, MAX_PAGES, Message, Out, Responder, Role, Turn, Watcher, command_of, turns_of,
+};
 
-/// Maximum number of chunks that wait for a slow page.
-const QUEUE: usize = 32;
+/// Time after which the turn of a temporary chat ends that its page does not watch. It may have lost its connection.
+const UNWATCHED_TEMPORARY: Duration = Duration::from_secs(60);
 
 /// Silence after which a comment is sent, so that no proxy takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -34,6 +41,7 @@ pub(super) async fn answer(
     State(api): State<Api>,
     gates: Decision,
     caller: Caller,
+    Extension(SessionEnd(session_ended)): Extension<SessionEnd>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
@@ -44,10 +52,50 @@ pub(super) async fn answer(
     let tools = api.tools.as_ref().ok_or(Reason::NotConfigured);
     let tools = tools.and_then(|tools| tools.toolkit(gates, chat_ref.key.clone()));
     let turn = Turn { responder, tools, cancel: permit.cancel().clone() };
-    let (page, chunks) = mpsc::channel(QUEUE);
-    let leaving = permit.cancel().clone().drop_guard();
-    api.turns.spawn(run(chat_ref, turn, permit, page, title));
-    let mut response = Body::from_stream(events(chunks, leaving)).into_response();
+    let page = permit.live().watch().ok_or(Error::Full { limit: MAX_PAGES })?;
+    // No other page can show a temporary chat.
+    let unwatched_limit = match chat_ref.is_kept {
+        true => api.settings.unwatched_turns,
+        false => UNWATCHED_TEMPORARY.min(api.settings.unwatched_turns),
+    };
+    let early_end = EarlyEnd { session_ended, unwatched_limit };
+    api.turns.spawn(run(chat_ref, turn, permit, title, early_end));
+    Ok(stream(page))
+}
+
+/// `GET /api/chats/{id}/stream`: joins the running turn. 204 if there is none.
+pub(super) async fn join(State(api): State<Api>, chat_ref: ChatRef) -> Result<Response> {
+    chat_ref.must_exist()?;
+    let page = api.turns.watch(&chat_ref.key)?;
+    Ok(page.map_or_else(|| StatusCode::NO_CONTENT.into_response(), stream))
+}
+
+/// Which turn is to be stopped.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Stop {
+    /// Id of the turn. Without one, any.
+    turn_id: Option<String>,
+}
+
+/// `POST /api/chats/{id}/stop`: stops the running turn, whose answer so far is kept. The stream of each page ends with it. 204
+/// also if the turn has ended already.
+pub(super) async fn stop(
+    State(api): State<Api>,
+    chat_ref: ChatRef,
+    headers: HeaderMap,
+    request: std::result::Result<Json<Stop>, JsonRejection>,
+) -> Result<StatusCode> {
+    must_be_json(&headers)?;
+    chat_ref.must_exist()?;
+    let Json(request) =
+        request.map_err(|error| Error::Invalid { field: "turnId", problem: error.body_text() })?;
+    api.turns.stop(&chat_ref.key, request.turn_id.as_deref());
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn stream(page: Watcher) -> Response {
+    let mut response = Body::from_stream(events(page)).into_response();
     for (name, value) in [
         (CONTENT_TYPE, "text/event-stream"),
         (HeaderName::from_static("x-vercel-ai-ui-message-stream"), "v1"),
@@ -55,7 +103,7 @@ pub(super) async fn answer(
     ] {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    Ok(response)
+    response
 }
 
 /// Stores the chat up to here. Returns the responder, and the title of a new chat.
@@ -112,27 +160,58 @@ fn system(gates: Decision) -> String {
     words
 }
 
+/// What ends a turn early, besides a person.
+struct EarlyEnd {
+    session_ended: Ended,
+    unwatched_limit: Duration,
+}
+
+impl EarlyEnd {
+    /// Waits for it. Returns the reason for the user.
+    async fn wait(self, live: &Live) -> &'static str {
+        tokio::select! {
+            () = self.session_ended => "This answer was stopped because its session has ended.",
+            () = live.unwatched_for(self.unwatched_limit) => {
+                "This answer was stopped because no page has shown it for a while."
+            }
+        }
+    }
+}
+
 async fn run(
     chat_ref: ChatRef,
     turn: Turn,
-    permit: TurnPermit,
-    page: mpsc::Sender<Chunk>,
+    mut permit: TurnPermit,
     title: Option<String>,
+    early_end: EarlyEnd,
 ) {
-    let answer_id = format!("msg_{}", Uuid::new_v4().simple());
     let (kept, mut parts) = mpsc::channel(1);
-    let mut out = Out::new(page, kept, turn.cancel.clone());
+    let (live, cancel) = (permit.live().clone(), turn.cancel.clone());
+    let mut out = Out::new(permit.speak(), kept);
     let answering = async {
         if let Some(title) = title {
             out.say(Chunk::title(&chat_ref.id, &title)).await;
         }
-        turn.run(answer_id.clone(), &mut out).await;
+        let reason = {
+            let mut answer = pin!(turn.run(permit.id().to_owned(), &mut out));
+            tokio::select! {
+                () = &mut answer => None,
+                reason = early_end.wait(&live) => {
+                    cancel.cancel();
+                    answer.await;
+                    Some(reason)
+                }
+            }
+        };
+        if let Some(reason) = reason {
+            out.say(Chunk::Error { error_text: reason.into() }).await;
+        }
         out.end().await
     };
     let keeping = async {
         let mut is_kept = true;
         while let Some(parts) = parts.recv().await {
-            let answer = Message { id: answer_id.clone(), role: Role::Assistant, parts };
+            let answer = Message { id: permit.id().to_owned(), role: Role::Assistant, parts };
             is_kept = !chat_ref.is_kept || store_answer(&chat_ref, &answer).await;
         }
         is_kept
@@ -141,7 +220,7 @@ async fn run(
     // A page that receives the end finds the stored answer, and can send the next message.
     drop(permit);
     let error_text = "This answer could not be stored: it will be gone after a reload of the page.".into();
-    ending.send((!is_kept).then_some(Chunk::Error { error_text })).await;
+    ending.say((!is_kept).then_some(Chunk::Error { error_text }));
 }
 
 async fn store_answer(chat_ref: &ChatRef, answer: &Message) -> bool {
@@ -152,21 +231,14 @@ async fn store_answer(chat_ref: &ChatRef, answer: &Message) -> bool {
     kept.is_ok()
 }
 
-/// Returns the stream, with comments during silence. Dropping it ends the turn.
-fn events(
-    chunks: mpsc::Receiver<Chunk>,
-    leaving: DropGuard,
-) -> impl Stream<Item = std::result::Result<String, std::convert::Infallible>> {
-    enum State {
-        Open(mpsc::Receiver<Chunk>, DropGuard),
-        Ended,
-    }
-    futures::stream::unfold(State::Open(chunks, leaving), |state| async move {
-        let State::Open(mut chunks, leaving) = state else { return None };
-        match timeout(KEEP_ALIVE, chunks.recv()).await {
-            Ok(Some(chunk)) => Some((Ok(chunk.to_event()), State::Open(chunks, leaving))),
-            Ok(None) => Some((Ok("data: [DONE]\n\n".to_owned()), State::Ended)),
-            Err(_) => Some((Ok(": store_answer-alive\n\n".to_owned()), State::Open(chunks, leaving))),
+/// Returns the stream, with comments during silence. Dropping it leaves the turn, which continues.
+fn events(page: Watcher) -> impl Stream<Item = std::result::Result<String, std::convert::Infallible>> {
+    futures::stream::unfold(Some(page), |page| async move {
+        let mut page = page?;
+        match timeout(KEEP_ALIVE, page.next()).await {
+            Ok(Some(chunk)) => Some((Ok(chunk.to_event()), Some(page))),
+            Ok(None) => Some((Ok("data: [DONE]\n\n".to_owned()), None)),
+            Err(_) => Some((Ok(": keep-alive\n\n".to_owned()), Some(page))),
         }
     })
 }

@@ -49,7 +49,9 @@ pub(super) async fn read(State(api): State<Api>, chat_ref: ChatRef) -> Result<Js
     let messages = chat_ref.chats.messages(&chat_ref.id).await?;
     let mut answer = json!(chat);
     answer["messages"] = json!(messages);
-    answer["running"] = json!(api.turns.is_running(&chat_ref.key));
+    let turn_id = api.turns.running_id(&chat_ref.key);
+    answer["running"] = json!(turn_id.is_some());
+    answer["turnId"] = json!(turn_id);
     Ok(Json(answer))
 }
 

@@ -26,7 +26,7 @@ struct Refusal(Arc<Error>);
 
 /// The end of the session of a request, or of what an app without accounts admits.
 #[derive(Clone)]
-struct SessionEnd(Ended);
+pub(super) struct SessionEnd(pub(super) Ended);
 
 /// Puts the [`Caller`] into the extensions of a request of the API. Without one, only open routes respond.
 pub(super) async fn identify(State(api): State<Api>, request: Request, next: Next) -> Response {
@@ -60,7 +60,7 @@ pub(super) async fn check_private(mut request: Request, next: Next) -> Response 
     if let Some(connection) = request.extensions().get::<Arc<ConnectionSlot>>() {
         connection.mark_authenticated();
     }
-    let Some(SessionEnd(ended)) = request.extensions_mut().remove() else { return next.run(request).await };
+    let Some(SessionEnd(ended)) = request.extensions().get().cloned() else { return next.run(request).await };
     let at_end = ended.clone();
     let response = next.run(request.map(|body| until_ended(body, at_end))).await;
     // A short response is complete already.

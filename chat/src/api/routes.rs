@@ -51,6 +51,8 @@ fn private() -> Vec<Route> {
         get("/api/chats/{id}", chats::read),
         patch("/api/chats/{id}", chats::rename),
         delete("/api/chats/{id}", chats::delete),
+        get("/api/chats/{id}/stream", answer::join),
+        post("/api/chats/{id}/stop", answer::stop),
         get("/api/chats/{id}/sandbox", sandbox::read),
         delete("/api/chats/{id}/sandbox", sandbox::delete),
         post("/api/chats/{id}/sandbox/park", sandbox::park),

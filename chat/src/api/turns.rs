@@ -1,4 +1,7 @@
 //! The running turns: one at a time for each chat, and a few for each user.
+//!
+//! A turn belongs to the server: pages join and leave it. It ends by itself, when a person stops it, when its chat is deleted,
+//! with the session that has begun it, and when no page has watched it for long.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +11,11 @@ use bash_tools::session::ChatKey;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use super::error::{Error, Result};
 use crate::account::Owner;
+use crate::turn::{Live, MAX_PAGES, Speaker, Watcher};
 
 /// Time limit for a cancelled turn to end.
 const END: Duration = Duration::from_secs(10);
@@ -33,7 +38,12 @@ pub(super) struct Turns {
 
 #[derive(Debug, Clone)]
 struct Entry {
+    /// Also the id of its answer.
+    id: String,
     owner: Owner,
+    /// Whether it is a turn, and not what keeps others from beginning.
+    is_turn: bool,
+    live: Live,
     cancel: CancellationToken,
     /// Cancelled when the turn has ended.
     ended: CancellationToken,
@@ -45,6 +55,8 @@ pub(super) struct TurnPermit {
     turns: Turns,
     key: ChatKey,
     entry: Entry,
+    /// Until the turn begins to speak. So the streams of pages end also if it never does.
+    speaker: Option<Speaker>,
 }
 
 impl Turns {
@@ -72,14 +84,37 @@ impl Turns {
         if is_limited && running.len() >= MAX_TURNS {
             return Err(Error::Full { limit: MAX_TURNS });
         }
-        let entry =
-            Entry { owner: owner.clone(), cancel: self.stop.child_token(), ended: CancellationToken::new() };
+        let entry = Entry {
+            id: format!("msg_{}", Uuid::new_v4().simple()),
+            owner: owner.clone(),
+            is_turn: is_limited,
+            live: Live::default(),
+            cancel: self.stop.child_token(),
+            ended: CancellationToken::new(),
+        };
         running.insert(key.clone(), entry.clone());
-        Ok(TurnPermit { turns: self.clone(), key: key.clone(), entry })
+        let speaker = Some(entry.live.speaker());
+        Ok(TurnPermit { turns: self.clone(), key: key.clone(), entry, speaker })
     }
 
-    pub(super) fn is_running(&self, key: &ChatKey) -> bool {
-        self.running().contains_key(key)
+    /// The id of the chat's running turn.
+    pub(super) fn running_id(&self, key: &ChatKey) -> Option<String> {
+        self.running().get(key).filter(|entry| entry.is_turn).map(|entry| entry.id.clone())
+    }
+
+    /// Joins the chat's running turn, if there is one.
+    pub(super) fn watch(&self, key: &ChatKey) -> Result<Option<Watcher>> {
+        let running = self.running();
+        let Some(entry) = running.get(key).filter(|entry| entry.is_turn) else { return Ok(None) };
+        entry.live.watch().map(Some).ok_or(Error::Full { limit: MAX_PAGES })
+    }
+
+    /// Stops the chat's running turn, if it has this id, or any without one. Does not wait for its end.
+    pub(super) fn stop(&self, key: &ChatKey, id: Option<&str>) {
+        let running = self.running();
+        if let Some(entry) = running.get(key).filter(|entry| id.is_none_or(|id| id == entry.id)) {
+            entry.cancel.cancel();
+        }
     }
 
     /// Runs a turn in its own task.
@@ -119,6 +154,21 @@ impl Turns {
 }
 
 impl TurnPermit {
+    /// Returns the id of the turn, which is that of its answer.
+    pub(super) fn id(&self) -> &str {
+        &self.entry.id
+    }
+
+    /// Returns what the turn says.
+    pub(super) fn live(&self) -> &Live {
+        &self.entry.live
+    }
+
+    /// Begins to speak for the turn.
+    pub(super) fn speak(&mut self) -> Speaker {
+        self.speaker.take().unwrap_or_else(|| self.entry.live.speaker())
+    }
+
     /// Returns the token that cancels the turn.
     pub(super) fn cancel(&self) -> &CancellationToken {
         &self.entry.cancel

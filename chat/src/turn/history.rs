@@ -1,5 +1,6 @@
 //! Converts the chat from the page's format to a model's.
 
+use bash_tools::tools::{PythonOutput, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -45,8 +46,31 @@ impl Message {
     }
 
     fn chars(&self) -> usize {
-        self.parts.iter().map(|part| part.to_string().len()).sum()
+        self.parts.iter().map(chars_of).sum()
     }
+}
+
+/// Number of characters of a part for a model, which gets no images.
+fn chars_of(part: &Value) -> usize {
+    let whole = part.to_string().len();
+    match part["type"].as_str().and_then(|kind| kind.strip_prefix("tool-")) {
+        Some(name) => {
+            let output = &part["output"];
+            (whole + for_model(name, output).len()).saturating_sub(output.to_string().len())
+        }
+        None => whole,
+    }
+}
+
+/// Returns what a model gets of the result of a tool. Images and HTML of `python` are for the user.
+pub(super) fn for_model(tool: &str, output: &Value) -> String {
+    if tool == Tool::Python.name()
+        && let Ok(output) = PythonOutput::deserialize(output)
+        && let Ok(text) = serde_json::to_string(&output.for_model())
+    {
+        return text;
+    }
+    output.to_string()
 }
 
 /// Converts the chat for a model of `provider`. Data for other providers is omitted.
@@ -110,11 +134,11 @@ fn block(part: &Value, provider: &str) -> Option<Block> {
 }
 
 fn result(part: &Value) -> Option<ToolResult> {
-    part["type"].as_str()?.strip_prefix("tool-")?;
+    let name = part["type"].as_str()?.strip_prefix("tool-")?;
     let call_id = part["toolCallId"].as_str()?.to_owned();
     Some(match part["state"].as_str() {
         Some("output-available") => {
-            ToolResult { call_id, content: part["output"].to_string(), is_error: false }
+            ToolResult { call_id, content: for_model(name, &part["output"]), is_error: false }
         }
         _ => {
             let text = part["errorText"].as_str().unwrap_or("The tool did not respond.");
@@ -191,6 +215,29 @@ mod tests {
         let huge = [Message::of_user("1".into(), &"x".repeat(MAX_CHARS + 1))];
         assert_eq!(turns_of(&huge, "openai").len(), 1);
         assert_eq!(turns_of(&[], "openai"), []);
+    }
+
+    #[test]
+    fn a_model_gets_no_images_and_they_do_not_count() {
+        let png = "x".repeat(MAX_CHARS);
+        let output = json!({ "status": "ok", "stdout": "hi", "stderr": "", "displays": [{ "text": "<Figure>", "png": png }] });
+        let part = json!({ "type": "tool-python", "toolCallId": "c1", "state": "output-available", "input": { "code": "1" }, "output": output });
+        let messages = [
+            Message::of_user("1".into(), "draw"),
+            answer(json!([part])),
+            Message::of_user("2".into(), "thanks"),
+        ];
+        let turns = turns_of(&messages, "openai");
+        let [Turn::User(_), Turn::Model(_), Turn::Tools(results), Turn::User(_)] = &turns[..] else {
+            panic!("{}", turns.len())
+        };
+        let content: Value = serde_json::from_str(&results[0].content).unwrap();
+        assert_eq!(content["stdout"], "hi");
+        assert_eq!(
+            content["displays"],
+            json!([{ "text": "<Figure>", "note": "the user sees this as an image" }])
+        );
+        assert_eq!(for_model("python", &json!("odd")), "\"odd\"");
     }
 
     #[test]

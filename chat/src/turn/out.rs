@@ -1,13 +1,9 @@
-//! Sends a turn's chunks to the page, and stores them with the answer.
-
-use std::time::Duration;
+//! Says a turn's chunks to the pages that watch it, and stores them with the answer.
 
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
-use super::Chunk;
+use super::{Chunk, Speaker};
 
 /// The part of an answer that says why it ended early.
 const FAILED: &str = "data-failed";
@@ -15,55 +11,46 @@ const FAILED: &str = "data-failed";
 /// Approximate size of a part besides its text.
 const PART_BYTES: usize = 256;
 
-/// How long a page may take to read the rest of a cancelled turn.
-const END_GRACE: Duration = Duration::from_secs(2);
+/// What an answer shows that was stored after a step, if the app ends before the next version is stored.
+const LOST: &str = "The chat server stopped before this answer was complete.";
 
-/// The output of a turn: one page, and the stored answer. The answer is stored after each step and at the end, so
-/// that stopping the app loses no complete step. If the page disconnects, the turn ends, and only storing continues.
-/// The end of the turn is sent last of all, by [`Ending`], because pages send their next request as soon as they
-/// receive it.
+/// The output of a turn: its pages, and the stored answer. The answer is stored after each step and at the end, so that
+/// stopping the app loses no complete step. The end of the turn is said last of all, by [`Ending`], because pages send
+/// their next request as soon as they receive it.
 #[derive(Debug)]
 pub struct Out {
-    page: Page,
+    pages: Speaker,
     kept: mpsc::Sender<Vec<Value>>,
     parts: Parts,
-    /// Size of the last stored version.
-    kept_bytes: usize,
-    /// Sent when everything is stored.
+    /// Size of the last stored version, and whether it has a problem.
+    kept_version: (usize, bool),
+    /// Said when everything is stored.
     ending: Vec<Chunk>,
 }
 
-/// The end of a turn, for its page.
+/// The end of a turn, for its pages.
 #[derive(Debug)]
 #[must_use]
 pub struct Ending {
-    page: Page,
+    pages: Speaker,
     chunks: Vec<Chunk>,
 }
 
-#[derive(Debug)]
-struct Page {
-    /// `None` if the page has disconnected.
-    chunks: Option<mpsc::Sender<Chunk>>,
-    cancel: CancellationToken,
-}
-
 impl Out {
-    /// Creates the output for a page and for the store, for a turn that `cancel` ends.
-    pub fn new(page: mpsc::Sender<Chunk>, kept: mpsc::Sender<Vec<Value>>, cancel: CancellationToken) -> Self {
-        let page = Page { chunks: Some(page), cancel };
-        Self { page, kept, parts: Parts::default(), kept_bytes: 0, ending: Vec::new() }
+    /// Creates the output for pages and for the store.
+    pub fn new(pages: Speaker, kept: mpsc::Sender<Vec<Value>>) -> Self {
+        Self { pages, kept, parts: Parts::default(), kept_version: (0, false), ending: Vec::new() }
     }
 
-    /// Sends a chunk. Waits for a slow page, but only a short time in a cancelled turn.
+    /// Says a chunk. Waits only for the store.
     pub async fn say(&mut self, chunk: Chunk) {
         self.parts.add(&chunk);
         if chunk == Chunk::FinishStep {
-            self.store().await;
+            self.store(Some(LOST)).await;
         }
         match chunk {
             Chunk::Error { .. } | Chunk::Abort { .. } | Chunk::Finish { .. } => self.ending.push(chunk),
-            _ => self.page.send(chunk).await,
+            _ => self.pages.say(chunk),
         }
     }
 
@@ -74,45 +61,32 @@ impl Out {
 
     /// Stores the whole answer.
     pub async fn end(mut self) -> Ending {
-        self.store().await;
-        Ending { page: self.page, chunks: self.ending }
+        self.store(None).await;
+        Ending { pages: self.pages, chunks: self.ending }
     }
 
-    async fn store(&mut self) {
+    /// Stores the answer so far. `problem` is what it shows if this remains its last version.
+    async fn store(&mut self, problem: Option<&str>) {
+        let version = (self.parts.bytes, problem.is_some());
         // Every addition has a length.
-        if self.kept_bytes != self.parts.bytes {
-            self.kept_bytes = self.parts.bytes;
-            let _ = self.kept.send(self.parts.stored_parts()).await;
+        if self.kept_version != version && version != (0, false) {
+            self.kept_version = version;
+            let mut parts = self.parts.stored_parts();
+            parts.extend(problem.map(failed_part));
+            let _ = self.kept.send(parts).await;
         }
     }
 }
 
 impl Ending {
-    /// Sends the end, after an optional other chunk.
-    pub async fn send(mut self, before: Option<Chunk>) {
-        for chunk in before.into_iter().chain(self.chunks) {
-            self.page.send(chunk).await;
-        }
+    /// Says the end, after an optional other chunk.
+    pub fn say(self, before: Option<Chunk>) {
+        before.into_iter().chain(self.chunks).for_each(|chunk| self.pages.say(chunk));
     }
 }
 
-impl Page {
-    async fn send(&mut self, chunk: Chunk) {
-        let Some(chunks) = &self.chunks else { return };
-        let too_late = async {
-            self.cancel.cancelled().await;
-            sleep(END_GRACE).await;
-        };
-        let is_sent = tokio::select! {
-            biased;
-            sent = chunks.send(chunk) => sent.is_ok(),
-            () = too_late => false,
-        };
-        if !is_sent {
-            self.chunks = None;
-            self.cancel.cancel();
-        }
-    }
+fn failed_part(text: &str) -> Value {
+    json!({ "type": FAILED, "data": { "text": text } })
 }
 
 /// The parts of an answer, in the AI SDK's format.
@@ -159,7 +133,7 @@ impl Parts {
             Chunk::ToolOutputError { tool_call_id, error_text } => self.fail(tool_call_id, error_text),
             // Without this, an interrupted answer would look complete after a reload.
             Chunk::Error { error_text } => {
-                self.push(json!({ "type": FAILED, "data": { "text": error_text } }));
+                self.push(failed_part(error_text));
             }
             Chunk::Start { .. }
             | Chunk::TextEnd { .. }
@@ -216,14 +190,15 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FinishReason;
+    use futures::FutureExt;
+
+    use super::super::{FinishReason, Live};
     use super::*;
 
     #[tokio::test]
     async fn the_stored_answer_equals_the_sent_one() {
-        let (page, mut received) = mpsc::channel(64);
         let (kept, mut parts) = mpsc::channel(4);
-        let mut out = Out::new(page, kept, CancellationToken::new());
+        let mut out = Out::new(Live::default().speaker(), kept);
         let call = |id: &str| Chunk::ToolInputAvailable {
             tool_call_id: id.into(),
             tool_name: "bash".into(),
@@ -250,63 +225,50 @@ mod tests {
         ] {
             out.say(chunk).await;
         }
-        received.close();
-        while received.recv().await.is_some() {}
-        let expected = json!([
+        let whole = json!([
             { "type": "step-start" },
             { "type": "text", "text": "hey" },
             { "type": "tool-bash", "toolCallId": "a", "state": "output-available", "input": { "command": "ls" }, "output": { "exitCode": 0 } },
             { "type": "tool-bash", "toolCallId": "b", "state": "output-error", "input": { "command": "ls" },
               "errorText": "The call ended before it returned a result." },
         ]);
-        assert_eq!(Value::from(parts.recv().await.unwrap()), expected);
+        let mut so_far = parts.recv().await.unwrap();
+        assert_eq!(so_far.pop(), Some(failed_part(LOST)));
+        assert_eq!(Value::from(so_far), whole);
         let _ = out.end().await;
-        assert_eq!(parts.recv().await, None, "it is kept already");
+        assert_eq!(Value::from(parts.recv().await.unwrap()), whole);
+        assert_eq!(parts.recv().await, None);
     }
 
     #[tokio::test]
-    async fn the_end_is_sent_when_everything_is_stored() {
-        let (page, mut received) = mpsc::channel(8);
+    async fn the_end_is_said_when_everything_is_stored() {
+        let live = Live::default();
+        let mut page = live.watch().unwrap();
         let (kept, mut parts) = mpsc::channel(1);
-        let mut out = Out::new(page, kept, CancellationToken::new());
+        let mut out = Out::new(live.speaker(), kept);
         let failed = Chunk::Error { error_text: "no".into() };
         let finished = Chunk::Finish { finish_reason: FinishReason::Error };
         out.say(failed.clone()).await;
         out.say(finished.clone()).await;
-        assert!(received.try_recv().is_err());
         let ending = out.end().await;
         assert_eq!(parts.recv().await.unwrap(), [json!({ "type": FAILED, "data": { "text": "no" } })]);
-        assert!(received.try_recv().is_err());
-        ending.send(None).await;
-        assert_eq!(received.recv().await, Some(failed));
-        assert_eq!(received.recv().await, Some(finished));
-        assert_eq!(received.recv().await, None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stalled_page_does_not_block_a_cancelled_turn() {
-        let (page, mut received) = mpsc::channel(1);
-        let cancel = CancellationToken::new();
-        let (kept, _parts) = mpsc::channel(128);
-        let mut out = Out::new(page, kept, cancel.clone());
-        out.say(Chunk::StartStep).await;
-        cancel.cancel();
-        for _ in 0..100 {
-            out.say(Chunk::FinishStep).await;
-        }
-        assert_eq!(received.recv().await, Some(Chunk::StartStep));
-        assert_eq!(received.recv().await, None);
+        assert_eq!(page.next().now_or_never(), None);
+        ending.say(None);
+        assert_eq!(page.next().await, Some(failed));
+        assert_eq!(page.next().await, Some(finished));
+        assert_eq!(page.next().await, None);
     }
 
     #[tokio::test]
-    async fn a_disconnecting_page_ends_the_turn() {
-        let (page, received) = mpsc::channel(1);
-        let cancel = CancellationToken::new();
+    async fn a_turn_continues_when_its_page_leaves_or_reads_nothing() {
+        let live = Live::default();
+        let (page, _idle) = (live.watch().unwrap(), live.watch().unwrap());
         let (kept, _parts) = mpsc::channel(128);
-        let mut out = Out::new(page, kept, cancel.clone());
-        drop(received);
-        out.say(Chunk::StartStep).await;
-        assert!(cancel.is_cancelled());
-        assert_eq!(out.parts.stored_parts().len(), 1);
+        let mut out = Out::new(live.speaker(), kept);
+        drop(page);
+        for _ in 0..100 {
+            out.say(Chunk::StartStep).await;
+        }
+        assert_eq!(out.parts.stored_parts().len(), 100);
     }
 }

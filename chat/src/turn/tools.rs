@@ -1,12 +1,13 @@
 //! Runs the tools that a model calls.
 
 use bash_tools::gates::Reason;
-use bash_tools::tools::{self, Answer, Call, Toolkit};
+use bash_tools::tools::{self, Answer, Call, Tool, Toolkit};
 use futures::{StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::history::for_model;
 use super::{Chunk, Out};
 use crate::model::{ToolCall, ToolResult};
 
@@ -59,7 +60,7 @@ async fn run_call(
         }
     };
     let is_error = answered.is_err();
-    let content = answered.map_or_else(|error| error, |output| output.to_string());
+    let content = answered.map_or_else(|error| error, |output| for_model(&call.name, &output));
     ToolResult { call_id: call.id.clone(), content, is_error }
 }
 
@@ -78,14 +79,15 @@ async fn try_call(
         // A slow page does not get every value, because the next one replaces it.
         open = tools.open(|state| drop(chunks.try_send(Chunk::opening(state)))) => open.map_err(|error| error.to_string())?,
     };
+    let reports_its_end = matches!(parsed.tool(), Tool::Bash | Tool::Python);
     let mut answers = Box::pin(tools.call(parsed, cancel.clone()));
     let mut last = Value::Null;
     loop {
         let value = tokio::select! {
             biased;
             value = answers.next() => value,
-            // A cancelled command ends by itself, and reports its end.
-            () = cancel.cancelled(), if call.name != "bash" => return Err("The call ended before it returned a result.".into()),
+            // A cancelled command or code ends by itself, and reports its end.
+            () = cancel.cancelled(), if !reports_its_end => return Err("The call ended before it returned a result.".into()),
         };
         let Some(value) = value else { return Ok(last) };
         let preliminary = match value {
@@ -105,13 +107,16 @@ async fn try_call(
     }
 }
 
-/// Adds to a command's output why it is incomplete.
+/// Adds to the output of a command or of code why it is incomplete.
 fn mark_incomplete(output: &mut Value, error: &tools::Error) {
     let stderr = output["stderr"].as_str().unwrap_or_default();
     let between = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     output["stderr"] =
         format!("{stderr}{between}[broken off: {error}. The command may still be running.]\n").into();
-    output["exitCode"] = LOST.into();
+    match output.get("status") {
+        Some(_) => output["status"] = "lost".into(),
+        None => output["exitCode"] = LOST.into(),
+    }
 }
 
 fn output_of(answer: &Answer) -> Value {

@@ -1,4 +1,5 @@
-// One major version of the AI SDK as a page uses it, against the chat app: text, a running tool, an error, and a closed page.
+// One major version of the AI SDK as a page uses it, against the chat app: text, a running tool, an error, and an answer that is
+// left, joined and stopped.
 import assert from 'node:assert/strict';
 
 const [major, base, chat] = process.argv.slice(2);
@@ -39,5 +40,21 @@ await turn('/bash echo begun; exec sleep 100', (message) => {
   if (toolOf(message)?.output?.stdout === 'begun\n') leaving.abort();
 }, leaving.signal).catch((error) => assert.match(String(error), /abort/i));
 assert.ok(leaving.signal.aborted);
+
+// As `resume` does it: https://ai-sdk.dev/docs/ai-sdk-ui/chatbot-resume-streams
+const transport = new DefaultChatTransport({
+  api: `${base}/api/chat`,
+  prepareReconnectToStreamRequest: ({ id }) => ({ api: `${base}/api/chats/${id}/stream` }),
+});
+let joined;
+for await (const message of readUIMessageStream({ stream: await transport.reconnectToStream({ chatId: chat }) })) {
+  joined = structuredClone(message);
+  if (toolOf(joined)?.output?.stdout !== 'begun\n') continue;
+  const headers = { 'content-type': 'application/json' };
+  await fetch(`${base}/api/chats/${chat}/stop`, { method: 'POST', headers, body: JSON.stringify({ turnId: joined.id }) });
+}
+assert.deepEqual(toolOf(joined).input, { command: 'echo begun; exec sleep 100' });
+assert.equal(toolOf(joined).output.exitCode, 130);
+assert.equal(await transport.reconnectToStream({ chatId: chat }), null);
 
 console.log('as the AI SDK');

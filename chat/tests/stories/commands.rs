@@ -47,13 +47,17 @@ async fn a_command_streams_before_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_the_page_ends_the_command_and_keeps_its_output() {
+async fn stopping_ends_the_command_and_keeps_its_output() {
     let app = TestApp::start().await;
     let mut reported = Chunks::new(app.say("1", "/bash echo begun; exec sleep 987.25").send().await.unwrap());
     while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
     let (status, busy) = answer(app.say("1", "/bash echo other")).await;
     assert_eq!((status.as_u16(), busy["code"].as_str().unwrap()), (409, "busy"));
-    drop(reported);
+    app.stop("1").await;
+    while let Some(chunk) = reported.next().await {
+        assert_ne!(chunk["type"], "finish");
+    }
+    assert!(reported.is_done, "the stream ends with the answer");
     until("the answer is stored", || async {
         app.get("/api/chats/1").await.1["messages"].as_array().is_some_and(|it| it.len() == 2)
     })

@@ -9,6 +9,7 @@ mod browser_faults;
 mod browser_flood;
 mod browser_hostile;
 mod browser_people;
+mod browser_python;
 mod chats;
 mod clients;
 mod commands;

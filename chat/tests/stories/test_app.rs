@@ -7,6 +7,7 @@ use bash_tools::App;
 use bash_tools::config::{self, Environment};
 use bash_tools::gates::Gates;
 use bash_tools::session::TemporaryChats;
+use bash_tools::tools::Python;
 use chat::api::{Api, ApiParts};
 use chat::model::ModelClient;
 use chat::oidc::{Oidc, OidcSettings};
@@ -128,7 +129,12 @@ impl TestApp {
         let api = Api::new(ApiParts {
             settings,
             gates: Gates::new(Some(&tools), &environment).unwrap(),
-            tools: Some(App::new(&tools, &environment).unwrap().with_pause(Duration::from_millis(130))),
+            tools: Some(
+                App::new(&tools, &environment)
+                    .unwrap()
+                    .with_pause(Duration::from_millis(130))
+                    .with_python(Python::default()),
+            ),
             configured: Some(tools),
             store,
             people: people.clone(),
@@ -174,6 +180,17 @@ impl TestApp {
         let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
         let body = json!({ "id": chat, "messages": [message], "trigger": "submit-message" });
         self.request(Method::POST, "/api/chat").json(&body)
+    }
+
+    /// Stops the answer of a chat.
+    pub(crate) async fn stop(&self, chat: &str) {
+        let request = self.request(Method::POST, &format!("/api/chats/{chat}/stop")).json(&json!({}));
+        assert_eq!(request.send().await.unwrap().status(), 204);
+    }
+
+    /// Joins the running answer of a chat.
+    pub(crate) async fn join(&self, chat: &str) -> reqwest::Response {
+        self.request(Method::GET, &format!("/api/chats/{chat}/stream")).send().await.unwrap()
     }
 
     /// Sends a message and returns all chunks of the stream.

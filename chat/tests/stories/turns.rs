@@ -85,7 +85,7 @@ async fn a_model_calls_tools_and_gets_their_results() {
         received[0].body["messages"].as_array().unwrap().last().unwrap()["content"],
         "build me a page"
     );
-    assert_eq!(received[0].body["tools"].as_array().unwrap().len(), 4);
+    assert_eq!(received[0].body["tools"].as_array().unwrap().len(), 5);
     let results: Vec<_> =
         received[1].body["messages"].as_array().unwrap().iter().filter(|it| it["role"] == "tool").collect();
     assert_eq!(results.len(), 2);
@@ -99,7 +99,7 @@ async fn a_model_calls_tools_and_gets_their_results() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_the_page_ends_the_models_answer_and_its_commands() {
+async fn stopping_ends_the_models_answer_and_its_commands() {
     let (app, model) = with([
         Reply::stream(chunk(json!({ "content": "Thinking" }), None)).then(Step::StaySilent),
         calls(&[("bash", r#"{"command":"echo begun; exec sleep 987.5"}"#)]),
@@ -108,19 +108,77 @@ async fn closing_the_page_ends_the_models_answer_and_its_commands() {
     .await;
     let mut reported = Chunks::new(app.say("1", "think").send().await.unwrap());
     while reported.next().await.unwrap()["type"] != "text-delta" {}
-    drop(reported);
+    app.stop("1").await;
     model.until_left().await;
 
     let is_free = || async { app.get("/api/chats/1").await.1["running"] == false };
     until("the turn has ended", is_free).await;
     let mut reported = Chunks::new(app.say("1", "run").send().await.unwrap());
     while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
-    drop(reported);
+    app.stop("1").await;
     until("the turn has ended", is_free).await;
     let count = "/bash cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '987[.]5'";
     until("the command has ended", || async { app.output("1", count).await["stdout"] == "0\n" }).await;
     assert_eq!(text_of(&app.send("1", "and now?").await), "Back.");
-    assert_eq!(model.requests().len(), 3, "no request was sent for a closed page");
+    assert_eq!(model.requests().len(), 3, "no request was sent for a stopped answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_continues_without_its_page_and_others_join_it() {
+    let wait = r#"{"command":"echo begun; until [[ -e go ]]; do sleep 0.1; done; echo ended"}"#;
+    let (app, _model) = with([calls(&[("bash", wait)]), text("It has ended.")]).await;
+    assert_eq!(app.join("1").await.status(), 404);
+    let mut first = Chunks::new(app.say("1", "wait for it").send().await.unwrap());
+    while first.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
+    drop(first);
+    let (mut second, mut third) = (Chunks::new(app.join("1").await), Chunks::new(app.join("1").await));
+    let mut joined = Vec::new();
+    while joined.last().is_none_or(|chunk: &Value| chunk["output"]["stdout"] != "begun\n") {
+        joined.push(second.next().await.unwrap());
+    }
+    let types: Vec<_> = joined.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
+    assert_eq!(types.iter().filter(|one| **one == "tool-input-available").count(), 1, "{types:?}");
+    assert!(types.contains(&"start") && !types.contains(&"tool-input-delta"), "{types:?}");
+    let (_, chat) = app.get("/api/chats/1").await;
+    assert_eq!(chat["turnId"], joined.iter().find(|chunk| chunk["type"] == "start").unwrap()["messageId"]);
+    // Another turn than the running one is not stopped.
+    let other = json!({ "turnId": "msg_other" });
+    let stop = app.request(Method::POST, "/api/chats/1/stop").json(&other);
+    assert_eq!(stop.send().await.unwrap().status(), 204);
+
+    let go = app.request(Method::PUT, "/api/chats/1/files/content?path=go").body("x");
+    assert!(go.send().await.unwrap().status().is_success());
+    let rest = async |page: &mut Chunks, all: &mut Vec<Value>| {
+        while let Some(chunk) = page.next().await {
+            all.push(chunk);
+        }
+        assert!(page.is_done);
+    };
+    let mut whole = Vec::new();
+    rest(&mut second, &mut joined).await;
+    rest(&mut third, &mut whole).await;
+    for all in [&joined, &whole] {
+        assert_eq!(text_of(all), "It has ended.");
+        assert_eq!(all.last().unwrap(), &json!({ "type": "finish", "finishReason": "stop" }));
+    }
+    let (_, chat) = app.get("/api/chats/1").await;
+    assert_eq!((&chat["running"], &chat["turnId"]), (&json!(false), &json!(null)));
+    assert_eq!(chat["messages"][1]["parts"][1]["output"]["stdout"], "begun\nended\n");
+    assert_eq!(app.join("1").await.status(), 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_reads_nothing_does_not_delay_the_answer() {
+    let flood = r#"{"command":"for i in $(seq 30); do seq 2000; sleep 0.05; done"}"#;
+    let calls = |_| calls(&[("bash", flood), ("bash", flood), ("bash", flood)]);
+    let (app, _model) = with((0..3).map(calls).chain([text("Done.")]).collect::<Vec<_>>()).await;
+    let _idle = app.say("1", "flood").send().await.unwrap();
+    let mut page = Chunks::new(app.join("1").await);
+    let mut all = Vec::new();
+    while let Some(chunk) = page.next().await {
+        all.push(chunk);
+    }
+    assert_eq!(text_of(&all), "Done.");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +231,10 @@ async fn finished_steps_are_stored_during_the_turn() {
     let (_, chat) = app.get("/api/chats/1").await;
     assert_eq!(chat["running"], true);
     assert_eq!(chat["messages"][1]["parts"][1]["output"]["stdout"], "done\n");
-    drop(reported);
+    assert_eq!(chat["turnId"], chat["messages"][1]["id"]);
+    let lost = chat["messages"][1]["parts"].as_array().unwrap().last().unwrap();
+    assert_eq!(lost["type"], "data-failed", "what is shown if the app ends now");
+    app.stop("1").await;
     until("the rest is stored", || async {
         let (_, chat) = app.get("/api/chats/1").await;
         chat["messages"][1]["parts"][3]["text"] == "And n" && chat["messages"].as_array().unwrap().len() == 2

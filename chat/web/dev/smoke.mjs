@@ -140,13 +140,13 @@ await step("a message is edited, and answered again", {}, bare.url, async (page)
   check((await count("message:user")) === 1 && (await count("message:assistant")) === 1, "the server keeps the same");
 });
 
-await step("a second window follows an answer, and a chat continues in the background", {}, bare.url, async (page) => {
+await step("a second window joins an answer, and a chat continues in the background", {}, bare.url, async (page) => {
   await say(page, "/bash flood");
   await until("output", () => page.$(at("tool:truncated")));
   const address = page.url();
   const second = await openPage(browser);
   await second.goto(address);
-  await until("it follows", () => second.$(at("tool:running")));
+  await until("it joins", () => second.$(at("tool:running")));
   await press(page, at("chat:new"));
   await until("the empty page", () => page.$(".examples"));
   check(await page.$(`${at("chat:row")} .row-dot`), "the list shows that it runs");
@@ -163,9 +163,10 @@ await step("a rejected message returns to the composer", {}, bare.url, async (pa
   check((await page.$eval(at("composer:input"), (field) => field.value)) === "what is this?", "the text is kept");
 });
 
-await step("a lost connection is reported", {}, bare.url, async (page) => {
+await step("an answer that the server has lost says so", {}, bare.url, async (page) => {
   await say(page, "/bash break");
-  await until("failure", () => page.$(at("chat:failure")));
+  await until("the reason", () => page.$(at("message:failed")));
+  await until("that it can be repeated", () => page.$(at("chat:again")));
 });
 
 await step("unavailable tools are reported, and recover by themselves", {}, bare.url, async (page) => {

@@ -78,7 +78,19 @@ await step("a model server that is down is named, and the request can be retried
   check(!(await page.$(at("chat:failure"))) && !(await page.$(at("chat:unanswered"))), "no failure is shown any more");
 });
 
-await step("the chat server stops in the middle of an answer", {}, server, async (page) => {
+await step("a page that loses its connection joins the answer again", {}, server, async (page) => {
+  await sends(page, "/bash echo begun; sleep 6; echo ended", "begun");
+  await turn("chat", "out");
+  await banner(page);
+  await turn("chat", "in");
+  await noBanner(page);
+  await until("its end", async () => (await last(page, "tool:stdout"))?.includes("ended"), 30_000);
+  await until("an idle composer", () => page.$(at("composer:send")));
+  check(!(await page.$(at("chat:failure"))), "no failure is shown");
+  check((await texts(page, "message:assistant")).length === 1, "one answer");
+});
+
+await step("the chat server does not respond in the middle of an answer", {}, server, async (page) => {
   await say(page, "Answer in full");
   await until("half of it", async () => (await last(page, "message:assistant"))?.includes("Half an answer"));
   await turn("chat", "out");
@@ -93,6 +105,9 @@ await step("the chat server stops in the middle of an answer", {}, server, async
   await noBanner(page);
   check((await draft(page)) === "And now?", "the text is still there");
   check((await last(page, "message:assistant")).includes("Half an answer"), "what had come is still there");
+  // The server did not stop: it is still answering.
+  await press(page, at("composer:stop"));
+  await until("an idle composer", () => page.$(`${at("composer:send")}:not(:disabled)`));
   await page.focus(at("composer:input"));
   await page.keyboard.press("Enter");
   await until("the answer", async () => (await last(page, "message:assistant"))?.includes("All of it"), 30_000);

@@ -75,7 +75,6 @@ export const texts = {
     hintRunning: "Esc stops",
     tooLong: (isCommand: boolean, limit: number) => `A ${isCommand ? "command" : "message"} may have at most ${count(limit)} characters.`,
     editing: "You are editing an earlier message. The messages after it will be replaced.",
-    elsewhere: "This chat is still being answered, perhaps in another window. The answer is updated here.",
   },
 
   empty: {
@@ -213,6 +212,24 @@ export const texts = {
     written: "written",
     input: "Input",
     output: "Output",
+    python: "Python",
+    code: "Code",
+    copyCode: "Copy code",
+    stopCode: "Stop this code",
+    figure: "Figure",
+    table: "Table",
+    restarted: "The interpreter was started again, so the variables of earlier code are gone.",
+    omittedDisplays: (n: number) => `${plural(n, "display is", "displays are")} too large and missing here.`,
+    omittedRows: (n: number) => plural(n, "more row", "more rows"),
+    statuses: {
+      ok: "done",
+      error: "error",
+      timeout: "timed out",
+      interrupted: "interrupted",
+      died: "interpreter ended",
+      outOfMemory: "out of memory",
+      lost: "lost",
+    } as Record<string, string>,
   },
 
   preview: {

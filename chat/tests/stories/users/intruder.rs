@@ -65,6 +65,7 @@ fn request(app: &TestApp, route: &str, id: &str) -> RequestBuilder {
     };
     let body = match route {
         "PATCH /api/chats/{id}" => json!({ "title": "Taken" }),
+        "POST /api/chats/{id}/stop" => json!({}),
         "POST /api/chats/{id}/network/allow" => json!({ "host": "evil.example" }),
         "PUT /api/account/password" => {
             json!({ "current": super::PASSWORD, "new": "a password of the intruder" })
@@ -159,7 +160,7 @@ async fn a_foreign_chat_is_an_unknown_one() {
             assert_eq!(foreign.0, wanted, "{route}: {}", foreign.2);
         }
     }
-    assert_eq!(seen, 12, "routes of a chat");
+    assert_eq!(seen, 14, "routes of a chat");
     // His message goes to a chat of his own, whose id is the same.
     assert!(!bob.says(&app, "hers", "/bash cat file; ls").await.contains("secret"));
     let text = ann.says(&app, "hers", "/bash cat file; ls").await;

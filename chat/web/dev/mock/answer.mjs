@@ -1,8 +1,10 @@
-// POST /api/chat: the UI message stream, scripted.
+// POST /api/chat: the UI message stream, scripted. An answer continues without its page, and others join it.
 import { randomUUID } from "node:crypto";
-import { chatOf, sandboxOf, conditions } from "./state.mjs";
+import { chatOf, sandboxOf, conditions, stopped } from "./state.mjs";
 import { ANSWER, PAGE, pause, runCommand } from "./script.mjs";
 
+/** What the running answer of each chat has said, and the pages that watch it. */
+const lives = new Map();
 const previewPort = Number(process.env.PREVIEW_PORT ?? 3002);
 
 export async function answer(request, response, body, temporary) {
@@ -15,18 +17,26 @@ export async function answer(request, response, body, temporary) {
   chat.updatedAt = new Date().toISOString();
   chat.model = body.model ?? null;
 
-  response.writeHead(200, {
-    "content-type": "text/event-stream",
-    "x-vercel-ai-ui-message-stream": "v1",
-    "x-remcochat-bash-tools-enabled": conditions.toolsDown ? "0" : "1",
-    "x-remcochat-bash-tools": "bash,readFile,writeFile,sandboxUrl",
-    "cache-control": "no-store",
-  });
   const message = { id: randomUUID(), role: "assistant", parts: [] };
   chat.messages = [...chat.messages, message];
-  let gone = false;
-  response.on("close", () => (gone = !response.writableEnded));
-  const stream = { message, chatId: body.id, stopped: () => gone, send: (chunk) => gone || response.write(`data: ${JSON.stringify(chunk)}\n\n`), cut: () => response.destroy() };
+  stopped.delete(body.id);
+  chat.turnId = message.id;
+  const live = { said: [], pages: new Set() };
+  lives.set(body.id, live);
+  join(response, body.id);
+  const stream = {
+    message,
+    chatId: body.id,
+    stopped: () => stopped.has(body.id),
+    send: (chunk) => {
+      live.said = [...live.said.filter((one) => !one.preliminary || one.toolCallId !== chunk.toolCallId), chunk];
+      for (const page of live.pages) page.write(eventOf(chunk));
+    },
+    cut: () => {
+      message.parts.push({ type: "data-failed", data: { text: "The chat server stopped before this answer was complete." } });
+      for (const page of live.pages) page.destroy();
+    },
+  };
 
   const text = sent.parts.map((part) => part.text ?? "").join("");
   stream.send({ type: "start", messageId: message.id });
@@ -37,10 +47,31 @@ export async function answer(request, response, body, temporary) {
   const direct = /^\s*(?:\/bash\s+|bash:\s*)([\s\S]+)$/.exec(text)?.[1];
   if (direct === undefined) await scripted(stream, text);
   else await oneCommand(stream, direct);
-  if (gone) await pause(300);
   chat.running = false;
-  stream.send({ type: "finish", finishReason: "stop" });
-  response.end("data: [DONE]\n\n");
+  chat.turnId = null;
+  lives.delete(body.id);
+  stream.send(stopped.has(body.id) ? { type: "abort", reason: "the turn was ended" } : { type: "finish", finishReason: "stop" });
+  for (const page of live.pages) page.end("data: [DONE]\n\n");
+}
+
+/** Streams the running answer of a chat: what was said before, and then what follows. */
+export function join(response, chatId) {
+  const live = lives.get(chatId);
+  if (!live) return response.writeHead(204).end();
+  response.writeHead(200, {
+    "content-type": "text/event-stream",
+    "x-vercel-ai-ui-message-stream": "v1",
+    "x-remcochat-bash-tools-enabled": conditions.toolsDown ? "0" : "1",
+    "x-remcochat-bash-tools": "bash,readFile,writeFile,sandboxUrl",
+    "cache-control": "no-store",
+  });
+  for (const chunk of live.said) response.write(eventOf(chunk));
+  live.pages.add(response);
+  response.on("close", () => live.pages.delete(response));
+}
+
+function eventOf(chunk) {
+  return `data: ${JSON.stringify(chunk)}\n\n`;
 }
 
 async function oneCommand(stream, command) {

@@ -1,8 +1,8 @@
 // The server's routes, answered from memory, with the server's errors.
 import { randomUUID } from "node:crypto";
-import { answer } from "./answer.mjs";
+import { answer, join } from "./answer.mjs";
 import { allowHost, content, files, look, network, park, removeFile, removeSandbox, writeFile } from "./sandbox.mjs";
-import { chats, sandboxes, tickets, token, conditions } from "./state.mjs";
+import { chats, sandboxes, stopped, tickets, token, conditions } from "./state.mjs";
 
 const models = process.env.MOCK_MODELS === "0" ? [] : [
   { id: "local/qwen3", name: "qwen3", provider: "openai" },
@@ -32,6 +32,11 @@ export const routes = {
   "DELETE /api/chats/{id}": ({ reply, id }) => {
     chats.delete(id);
     sandboxes.delete(id);
+    reply(204);
+  },
+  "GET /api/chats/{id}/stream": ({ response, id }) => join(response, id),
+  "POST /api/chats/{id}/stop": ({ reply, id }) => {
+    stopped.add(id);
     reply(204);
   },
   "GET /api/chats/{id}/sandbox": ({ reply, id }) => look(reply, id),

@@ -53,3 +53,6 @@ for (let n = 0; n < 55; n += 1) {
     },
   ];
 }
+
+/** The chats whose answer is to be stopped. */
+export const stopped = new Set();

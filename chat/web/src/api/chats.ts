@@ -29,6 +29,11 @@ export async function deleteChat(id: string): Promise<void> {
   await request(chatPath(id), { method: "DELETE" });
 }
 
+/** Stops the chat's answer, if it has this id, or any without one. Its end comes with the answer. */
+export async function stopTurn(id: string, turnId: string | null): Promise<void> {
+  await request(`${chatPath(id)}/stop`, { method: "POST", json: { turnId }, chatId: id });
+}
+
 export function openTemporary(): Promise<TemporaryChat> {
   return requestJson("/api/temporary", { method: "POST", json: {} });
 }

@@ -83,7 +83,7 @@ export type ChatSummary = {
 };
 
 export type ChatPage = { chats: ChatSummary[]; nextCursor: string | null };
-export type StoredChat = ChatSummary & { messages: ChatMessage[]; running: boolean };
+export type StoredChat = ChatSummary & { messages: ChatMessage[]; running: boolean; turnId: string | null };
 export type TemporaryChat = { id: string; ticket: string };
 
 export type Seed = { state: "none" | "pending" | "running" | "done" | "failed"; reason: string | null };

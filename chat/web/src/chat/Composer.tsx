@@ -29,7 +29,7 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
   const limit = (command === null ? info?.limits.messageChars : info?.limits.commandChars) ?? Infinity;
   const tooLong = (command ?? text).length > limit;
   const noModel = info?.models.length === 0;
-  const maySend = text.trim() !== "" && !tooLong && !live.running && !live.settling && !live.elsewhere;
+  const maySend = text.trim() !== "" && !tooLong && !live.running && !live.settling;
 
   const change = (next: string) => setDraft(chatId, next);
   const send = () => {

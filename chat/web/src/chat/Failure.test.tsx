@@ -3,7 +3,7 @@ import { expect, it, vi } from "vitest";
 import { Failure } from "./Failure";
 import type { Live } from "./live";
 
-const live = (change: Partial<Live>): Live => ({ running: false, settling: false, elsewhere: false, sandbox: null, failure: null, ...change });
+const live = (change: Partial<Live>): Live => ({ running: false, settling: false, sandbox: null, failure: null, ...change });
 const failure = { sentence: "The model's answer broke off.", during: "answer" as const, code: null };
 
 it("shows the failure, and retries", () => {

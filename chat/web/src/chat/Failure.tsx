@@ -14,7 +14,6 @@ type Props = {
 
 /** The last failure of this chat, above the composer, with the possible actions. */
 export function Failure({ live, unanswered, failed, onAgain }: Props) {
-  if (live.elsewhere) return <p className="note column" role="status">{texts.composer.elsewhere}</p>;
   const { failure } = live;
   if (live.running || live.settling) return null;
   if (!failure || (failed && failure.during === "answer")) {

@@ -29,7 +29,7 @@ export function Transcript({ messages, live, onStop, onEdit, onAgain, endRef }: 
     };
   }, [endRef]);
   const last = messages.length - 1;
-  const idle = !live.running && !live.settling && !live.elsewhere;
+  const idle = !live.running && !live.settling;
   const waiting = live.running && messages[last]?.role === "user";
   return (
     <div className="transcript-outer">
@@ -40,7 +40,7 @@ export function Transcript({ messages, live, onStop, onEdit, onAgain, endRef }: 
               key={message.id}
               message={message}
               latest={index >= last - 1}
-              live={(live.running || live.elsewhere) && index === last}
+              live={live.running && index === last}
               progress={index === last ? (live.sandbox?.text ?? null) : null}
               idle={idle}
               onStop={live.running ? onStop : null}

@@ -1,38 +1,43 @@
 // One chat in this page: the SDK's Chat with additional error handling. If the server rejects a message, the text
-// returns to the composer, so that it is not lost. An answer that was stopped or interrupted is read again from the
-// server, which knows how it ended. If the server is down too, this happens as soon as it responds again.
+// returns to the composer, so that it is not lost. An answer belongs to the server: the page joins it, also after a lost
+// connection. One that was stopped or has ended meanwhile is read again from the server, which knows how it ended. If the
+// server is down too, this happens as soon as it responds again.
 import { Chat } from "@ai-sdk/react";
-import { getChat } from "../api/chats";
+import { getChat, stopTurn } from "../api/chats";
 import { ApiError, sentenceOf } from "../api/error";
 import type { ChatMessage } from "../api/types";
 import { loadChats, noteChat } from "../chats/store";
 import { isAway, refreshServer, suspect, suspectTools, useServer } from "../server/store";
 import { texts } from "../texts";
-import { bashOutput, LOST, type Part, toolCall } from "../tools/part";
 import { announce } from "../ui/announce";
 import { draftOf, setDraft } from "./drafts";
+import { CUT, isBroken, isBrokenCall, isUnreachable, OWN_WORDS, PASSING_CODES } from "./faults";
 import { liveOf, setLive } from "./live";
 import { modelFor, useModelChoice } from "./model";
 import { newId } from "./ids";
-import { renewed } from "./renewed";
+import { renewed, settled } from "./renewed";
 import { transportFor } from "./transport";
 
-const FOLLOW_EVERY_MS = 1500;
+const REJOIN_MS = 500;
 /** A stopped command is killed within about a second; after this many attempts, the current state is shown. */
 const SETTLE_TRIES_MS = [150, 300, 600, 1200, 2400, 4800];
-/** Error codes of a send that are obsolete once the server and its tools respond again. */
-const PASSING_CODES: readonly (string | null)[] = ["unreachable", "tools_disabled", "unavailable"];
 
 export class Conversation {
   readonly chat: Chat<ChatMessage>;
   private before: ChatMessage[] = [];
   private sent = "";
   private began = false;
+  /** The answer was stopped, on this page or another. */
+  private stopped = false;
+  /** The SDK has reported the end of the request. */
+  private ended = false;
+  /** The page has joined the answer, and may have received long outputs shortened. */
+  private joined = false;
+  private cuts = 0;
   /** Increases with each message that the user sends. */
   private turn = 0;
   /** The displayed messages may be older than the server's. */
   private stale = false;
-  private following = false;
   private closed = false;
 
   constructor(
@@ -45,14 +50,15 @@ export class Conversation {
       id,
       messages,
       generateId: newId,
-      transport: transportFor(id, temporary, () => this.begin()),
+      transport: transportFor(id, temporary, { began: () => this.begin(), stopped: () => (this.stopped = true) }),
       onData: (part) => {
         if (part.type === "data-sandbox") setLive(id, { sandbox: part.data.state === "ready" ? null : part.data });
         else if (part.type === "data-chat" && !temporary) noteChat(id, { title: part.data.title });
       },
       onError: (error) => this.fail(error),
       onFinish: (end) => {
-        if (end.isDisconnect || !end.isError) this.finish(end.isAbort, end.isDisconnect || end.finishReason === undefined);
+        if (end.isError && this.ended) return;
+        this.finish(end.isAbort || this.stopped, end.isDisconnect || end.finishReason === undefined);
       },
     });
   }
@@ -70,32 +76,36 @@ export class Conversation {
     return this.run("", () => this.chat.regenerate(messageId === undefined ? options : { messageId, ...options }));
   }
 
-  /** Aborts the request; the server then stops the answer. */
+  /** Stops the answer. The server keeps it so far, and ends the stream. */
   async stop(): Promise<void> {
     if (!liveOf(this.id).running) return;
     if (!this.temporary) setLive(this.id, { settling: true });
-    await this.chat.stop();
+    const { lastMessage } = this.chat;
+    const turnId = this.began && lastMessage?.role === "assistant" ? lastMessage.id : null;
+    if (!this.began) await this.chat.stop();
+    await stopTurn(this.id, turnId).catch(() => this.chat.stop());
   }
 
-  /** Another window is receiving this chat's answer: polls until it ends, even if the server is down meanwhile. */
-  async follow(): Promise<void> {
-    if (this.following) return;
-    this.following = true;
-    setLive(this.id, { elsewhere: true });
-    while (!this.closed && !liveOf(this.id).running) {
-      const running = await this.reload().catch((thrown: unknown) => isUnreachable(thrown));
-      if (!running) break;
-      await pause(FOLLOW_EVERY_MS);
-    }
-    this.following = false;
-    setLive(this.id, { elsewhere: false });
+  /** Joins the answer that the server is writing, from its beginning. */
+  async join(): Promise<void> {
+    if (isTaken(this.id)) return;
+    this.enter("");
+    this.began = this.joined = true;
+    await this.chat.resumeStream();
+    if (this.ended) return;
+    // The answer has ended meanwhile, or the server does not respond.
+    setLive(this.id, { running: false, failure: this.temporary ? CUT : null });
+    if (!this.temporary) void this.settle(false);
   }
 
   /** Another window may have continued this chat meanwhile. */
   async refresh(): Promise<void> {
-    if (this.temporary || this.chat.messages.length === 0 || isTaken(this.id)) return;
+    if (!this.temporary && this.chat.messages.length > 0 && !isTaken(this.id)) await this.rejoin();
+  }
+
+  private async rejoin(): Promise<void> {
     const running = await this.reload().catch(() => false);
-    if (running && !isTaken(this.id)) void this.follow();
+    if (running) void this.join();
   }
 
   /** The server or its tools were down and respond again. */
@@ -118,17 +128,21 @@ export class Conversation {
       if (text && text !== this.sent) this.giveBack(text);
       return;
     }
-    this.before = this.chat.messages;
-    this.sent = text;
-    this.began = false;
-    this.stale = false;
-    this.turn += 1;
-    setLive(this.id, { running: true, settling: false, failure: null, sandbox: null });
+    this.enter(text);
+    this.cuts = 0;
     try {
       await request();
     } catch (thrown) {
       this.fail(thrown instanceof Error ? thrown : new Error(texts.errors.unknown));
     }
+  }
+
+  private enter(text: string): void {
+    this.before = this.chat.messages;
+    this.sent = text;
+    this.began = this.stopped = this.ended = this.joined = this.stale = false;
+    this.turn += 1;
+    setLive(this.id, { running: true, settling: false, failure: null, sandbox: null });
   }
 
   private options(): { body: { model?: string } } {
@@ -137,6 +151,7 @@ export class Conversation {
   }
 
   private begin(): void {
+    if (this.began) return;
     this.began = true;
     if (!this.temporary) noteChat(this.id, this.before.length === 0 ? { title: this.sent.slice(0, 60) } : {});
     this.onBegin();
@@ -144,32 +159,34 @@ export class Conversation {
 
   private fail(error: Error): void {
     // The connection was lost: it is handled when the SDK has finished with the request.
-    if (this.began && isBroken(error)) return;
+    if (this.began && (isBroken(error) || isUnreachable(error))) return;
+    this.ended = true;
     const during = this.began ? "answer" : "sending";
     if (!this.began) {
       this.chat.messages = this.before;
       this.giveBack(this.sent);
+      this.stale = isUnreachable(error) && this.before.length > 0 && !this.temporary;
     }
     const code = error instanceof ApiError ? error.code : null;
     const sentence = OWN_WORDS[code ?? ""] ?? sentenceOf(error);
     setLive(this.id, { running: false, settling: false, sandbox: null, failure: { sentence, during, code } });
     announce(this.began ? texts.message.failed : sentence);
     suspect(error);
-    if (this.temporary) return;
-    if (this.began) void loadChats();
-    else if (code === "busy") void this.follow();
+    if (code === "busy" && !this.began) void (this.temporary ? this.join() : this.rejoin());
+    else if (this.began && !this.temporary) void loadChats();
   }
 
   private finish(aborted: boolean, cut: boolean): void {
-    setLive(this.id, { running: false, sandbox: null });
+    this.ended = true;
+    setLive(this.id, { running: false, settling: false, sandbox: null });
     if (this.chat.lastMessage?.parts.some(isBrokenCall)) suspectTools();
     announce(aborted ? texts.message.stopped : cut ? texts.errors.cut : texts.message.done);
     if (this.temporary) {
-      setLive(this.id, { settling: false, failure: cut && !aborted ? CUT : null });
+      if (cut && !aborted) void pause(REJOIN_MS).then(() => this.join());
       return;
     }
     if (!this.began) this.takeBack();
-    else if (aborted || cut) void this.settle(aborted);
+    else if (aborted || cut || this.joined) void this.settle(aborted);
     else void loadChats();
   }
 
@@ -177,7 +194,6 @@ export class Conversation {
   private takeBack(): void {
     this.chat.messages = this.before;
     this.giveBack(this.sent);
-    setLive(this.id, { settling: false });
   }
 
   private giveBack(text: string): void {
@@ -186,13 +202,22 @@ export class Conversation {
 
   private async settle(aborted: boolean): Promise<void> {
     setLive(this.id, { settling: true });
+    let known = false;
     for (const wait of SETTLE_TRIES_MS) {
       await pause(wait);
-      if (this.closed || liveOf(this.id).running) return;
+      if (this.closed) break;
+      if (liveOf(this.id).running) return;
       const running = await this.reload().catch((thrown: unknown) => this.isWorthAnotherTry(thrown));
+      known = running !== true && !this.stale;
       if (!running) break;
+      if (running === "answering" && !aborted) {
+        await pause(Math.min(REJOIN_MS * this.cuts, 5000));
+        this.cuts += 1;
+        setLive(this.id, { settling: false });
+        return this.join();
+      }
     }
-    setLive(this.id, { settling: false, failure: aborted ? null : CUT });
+    setLive(this.id, { settling: false, failure: known || aborted ? null : CUT });
     if (!this.stale) void loadChats();
   }
 
@@ -204,41 +229,20 @@ export class Conversation {
     return !this.stale;
   }
 
-  /** Adopts the server's messages; returns true while the server is still answering. */
-  private async reload(): Promise<boolean> {
+  /** Adopts the server's messages. */
+  private async reload(): Promise<"answering" | false> {
     const { turn } = this;
     const stored = await getChat(this.id);
     // A response to a request from before the user's next message is outdated.
-    const late = liveOf(this.id).running || turn !== this.turn;
-    if (!late) this.chat.messages = renewed(this.chat.messages, stored.messages);
-    return stored.running;
+    if (!liveOf(this.id).running && turn === this.turn) this.chat.messages = renewed(this.chat.messages, settled(stored, this.chat.messages));
+    return stored.running ? "answering" : false;
   }
 }
 
-/** Codes for which the page has a better sentence, which says what happened to the user's text. */
-const OWN_WORDS: Readonly<Record<string, string>> = { busy: texts.errors.busy, unreachable: texts.errors.notSent };
-
-const CUT = { sentence: texts.errors.cut, during: "answer" as const, code: null };
-
-/** Nothing can be sent now: an answer is in progress, here or in another window. */
+/** Nothing can be sent now: an answer is in progress. */
 function isTaken(id: string): boolean {
-  const { running, settling, elsewhere } = liveOf(id);
-  return running || settling || elsewhere;
-}
-
-function isUnreachable(thrown: unknown): boolean {
-  return thrown instanceof ApiError && thrown.unreachable;
-}
-
-/** The tool itself failed, or its connection was lost during a command. */
-function isBrokenCall(part: Part): boolean {
-  const call = toolCall(part);
-  return call !== null && (call.error !== null || bashOutput(call.output)?.exitCode === LOST);
-}
-
-/** The SDK reports a lost connection in this way, unlike an error that the server sent. */
-function isBroken(error: Error): boolean {
-  return error instanceof TypeError && /fetch|network/i.test(error.message);
+  const { running, settling } = liveOf(id);
+  return running || settling;
 }
 
 function pause(ms: number): Promise<void> {

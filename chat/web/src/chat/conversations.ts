@@ -10,6 +10,7 @@ import { Conversation } from "./conversation";
 import { newId } from "./ids";
 import { liveOf } from "./live";
 import { noteModel } from "./model";
+import { settled } from "./renewed";
 
 /** Idle stored chats beyond this number are closed; they are read again when they are opened. */
 const MAX_OPEN = 12;
@@ -51,10 +52,10 @@ export async function openStored(id: string): Promise<void> {
   put(id, { state: "loading" });
   try {
     const stored = await getChat(id);
-    const conversation = new Conversation(id, false, stored.messages);
+    const conversation = new Conversation(id, false, settled(stored, []));
     noteModel(id, stored.model);
     put(id, { state: "ready", conversation });
-    if (stored.running) void conversation.follow();
+    if (stored.running) void conversation.join();
     closeIdle(id);
   } catch (thrown) {
     suspect(thrown);
@@ -107,7 +108,7 @@ function put(id: string, entry: Entry): void {
 function closeIdle(keep: string): void {
   const { entries, draftId } = useConversations.getState();
   const idle = Object.entries(entries).filter(([id, entry]) => {
-    if (id === keep || id === draftId || liveOf(id).running || liveOf(id).elsewhere) return false;
+    if (id === keep || id === draftId || liveOf(id).running) return false;
     return entry.state !== "ready" || !entry.conversation.temporary;
   });
   for (const [id] of idle.slice(0, Math.max(0, idle.length - MAX_OPEN))) forgetConversation(id);

@@ -17,13 +17,11 @@ export type Live = {
   running: boolean;
   /** The answer was stopped or lost, and the page requests its end from the server. */
   settling: boolean;
-  /** Another page is receiving the answer. */
-  elsewhere: boolean;
   sandbox: DataParts["sandbox"] | null;
   failure: Failure | null;
 };
 
-const QUIET: Live = { running: false, settling: false, elsewhere: false, sandbox: null, failure: null };
+const QUIET: Live = { running: false, settling: false, sandbox: null, failure: null };
 
 const useLives = create<{ lives: Record<string, Live> }>(() => ({ lives: {} }));
 
@@ -33,7 +31,7 @@ export function useLive(chatId: string): Live {
 
 /** Whether any chat of this page is being answered. */
 export function useAnyRunning(): boolean {
-  return useLives(({ lives }) => Object.values(lives).some(({ running, elsewhere }) => running || elsewhere));
+  return useLives(({ lives }) => Object.values(lives).some(({ running }) => running));
 }
 
 export function liveOf(chatId: string): Live {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { ChatMessage } from "../api/types";
-import { renewed } from "./renewed";
+import type { ChatMessage, StoredChat } from "../api/types";
+import { renewed, settled } from "./renewed";
 
 const message = (id: string, text: string): ChatMessage => ({ id, role: "user", parts: [{ type: "text", text }] });
 
@@ -16,4 +16,14 @@ it("returns the same list if nothing changed, and drops deleted messages", () =>
   const before = [message("1", "a"), message("2", "b")];
   expect(renewed(before, [message("1", "a"), message("2", "b")])).toBe(before);
   expect(renewed(before, [message("1", "a")])).toEqual([message("1", "a")]);
+});
+
+it("shows of a running answer only what the page has received", () => {
+  const running = (turnId: string | null): StoredChat => {
+    const messages = [message("1", "a"), message("t", "stored")];
+    return { id: "c", title: "", createdAt: "", updatedAt: "", model: null, messages, running: turnId !== null, turnId };
+  };
+  expect(settled(running("t"), [])).toEqual([message("1", "a")]);
+  expect(settled(running("t"), [message("t", "more")])).toEqual([message("1", "a"), message("t", "more")]);
+  expect(settled(running(null), [message("t", "more")])).toEqual([message("1", "a"), message("t", "stored")]);
 });

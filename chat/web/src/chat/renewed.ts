@@ -1,4 +1,4 @@
-import type { ChatMessage } from "../api/types";
+import type { ChatMessage, StoredChat } from "../api/types";
 
 /**
  * The server's messages, in which each unchanged message is the same object as before, so that it is not rendered
@@ -12,4 +12,13 @@ export function renewed(before: ChatMessage[], stored: ChatMessage[]): ChatMessa
   });
   const same = messages.length === before.length && messages.every((message, at) => message === before[at]);
   return same ? before : messages;
+}
+
+/**
+ * The messages of a chat, of which the running answer is only what the page has received of it. Its stored version is older
+ * than what the page gets when it joins.
+ */
+export function settled(stored: StoredChat, before: ChatMessage[]): ChatMessage[] {
+  const complete = stored.messages.filter(({ id }) => id !== stored.turnId);
+  return [...complete, ...before.filter(({ id }) => id === stored.turnId)];
 }

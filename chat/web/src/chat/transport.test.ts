@@ -33,7 +33,7 @@ describe("a request", () => {
   const send = (answer: Response, begun = vi.fn()) => {
     const fetcher = vi.fn<(url: string, init: RequestInit) => Promise<Response>>(() => Promise.resolve(answer));
     vi.stubGlobal("fetch", fetcher);
-    const transport = transportFor("tmp_1", true, begun);
+    const transport = transportFor("tmp_1", true, { began: begun, stopped: vi.fn() });
     const done = transport.sendMessages({ chatId: "tmp_1", messages: [message("1", "a")], trigger: "submit-message", messageId: undefined, abortSignal: undefined, body: { model: "m" } });
     return { done, fetcher, begun };
   };

@@ -12,7 +12,7 @@ import { useElapsed } from "./elapsed";
 import { exitMeaning, exitTone } from "./exit";
 import { FullOutput } from "./FullOutput";
 import { useLastOutput } from "./lastOutput";
-import { type BashOutput, field, RUNNING, type ToolCall } from "./part";
+import { type BashOutput, bashOutput, field, RUNNING, type ToolCall } from "./part";
 import { Streams } from "./Streams";
 
 const HEAD_CHARS = 140;
@@ -25,7 +25,7 @@ type Props = { call: ToolCall; live: boolean; latest: boolean; progress: string 
 export function BashCard({ call, live, latest, progress, onStop }: Props) {
   const [full, setFull] = useState(false);
   const command = field(call.input, "command");
-  const output = useLastOutput(call) ?? NOTHING;
+  const output = bashOutput(useLastOutput(call)) ?? NOTHING;
   const open = call.error === null && output.exitCode === RUNNING;
   const running = open && live;
   const elapsed = useElapsed(call.id, running);

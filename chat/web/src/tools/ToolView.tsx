@@ -3,6 +3,7 @@ import { ReadFileCard, WriteFileCard } from "./FileCards";
 import { OtherCard } from "./OtherCard";
 import type { ToolCall } from "./part";
 import { PreviewCard } from "./PreviewCard";
+import { PythonCard } from "./PythonCard";
 
 export type ToolViewProps = {
   call: ToolCall;
@@ -19,6 +20,7 @@ export type ToolViewProps = {
 export function ToolView(props: ToolViewProps) {
   switch (props.call.name) {
     case "bash": return <BashCard {...props} />;
+    case "python": return <PythonCard {...props} />;
     case "readFile": return <ReadFileCard {...props} />;
     case "writeFile": return <WriteFileCard {...props} />;
     case "sandboxUrl": return <PreviewCard {...props} />;

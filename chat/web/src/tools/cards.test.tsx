@@ -59,6 +59,50 @@ describe("a bash card", () => {
   });
 });
 
+describe("a python card", () => {
+  const python = (change: object, live = false) =>
+    show({ name: "python", input: { code: "x = 1\nx" }, output: { status: "ok", stdout: "", stderr: "", ...change } }, live);
+  it("shows figures as images, and nothing that runs", () => {
+    const card = python({ displays: [{ text: "<Figure>", png: "iVBORw0KGgo=" }, { svg: "<svg onload='alert(1)'><script>1</script></svg>" }, { text: "plain", png: "javascript:alert(1)" }] });
+    const sources = [...card.querySelectorAll("img")].map((image) => image.getAttribute("src") ?? "");
+    expect(sources[0]).toBe("data:image/png;base64,iVBORw0KGgo=");
+    expect(sources[1]).toMatch(/^data:image\/svg\+xml;base64,PHN2Zy/);
+    expect(sources).toHaveLength(2);
+    expect(card.querySelector("script, svg[onload]")).toBeNull();
+    expect(screen.getByTestId("tool:result").textContent).toBe("plain");
+  });
+  it("shows a table of HTML as text in cells", () => {
+    const html = `<div><table><thead><tr><th></th><th>a</th></tr></thead><tbody><tr><th>0</th><td><img src=x onerror=alert(1)>7</td></tr></tbody></table></div>`;
+    const card = python({ result: { text: "   a\n0  7", html } });
+    expect(screen.getByTestId("tool:table").textContent).toBe("a07");
+    expect(card.querySelector("img")).toBeNull();
+    expect(card.querySelectorAll("thead th, tbody td")).toHaveLength(4);
+  });
+  it("shows a long table in part", () => {
+    const rows = Array.from({ length: 260 }, (_, row) => `<tr><td>${row}</td></tr>`).join("");
+    const card = python({ result: { html: `<table>${rows}</table>` } });
+    expect(card.querySelectorAll("tbody tr")).toHaveLength(200);
+    expect(screen.getByText("60 more rows")).toBeTruthy();
+  });
+  it("shows the error and where it happened", () => {
+    python({ status: "error", error: { name: "ZeroDivisionError", value: "division by zero", traceback: "Traceback…" }, restarted: true });
+    expect(screen.getByTestId("tool:error").textContent).toBe("ZeroDivisionError: division by zeroTraceback…");
+    expect(screen.getByTestId("tool:status").textContent).toBe("error");
+    expect(screen.getByText(/started again/)).toBeTruthy();
+  });
+  it("is running until its status says otherwise", () => {
+    python({ status: "running", stdout: "so far" }, true);
+    expect(screen.getByTestId("tool:running")).toBeTruthy();
+    expect(screen.getByTestId("tool:stdout").textContent).toBe("so far");
+    expect(isFinished(call({ name: "python", output: { status: "running" } }))).toBe(false);
+    expect(isFinished(call({ name: "python", output: { status: "ok" } }))).toBe(true);
+  });
+  it("accepts output of another shape", () => {
+    show({ name: "python", output: { status: 7, displays: [3, null, {}], result: "x", error: 1 }, input: null });
+    expect(screen.getByTestId("tool:python")).toBeTruthy();
+  });
+});
+
 describe("a preview card", () => {
   const preview = (url: string) => show({ name: "sandboxUrl", input: { port: 3000 }, output: { url } });
   it("frames another origin, sandboxed", () => {

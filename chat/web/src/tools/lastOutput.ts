@@ -1,21 +1,20 @@
-// The last output of a command whose tool failed. The stream replaces a call's output with its error, and the
+// The last output of a command or of code whose tool failed. The stream replaces a call's output with its error, and the
 // displayed output would disappear. It is kept for calls that ran while this page was open; the server does not keep
 // it.
 import { useEffect } from "react";
-import { bashOutput, type BashOutput, type ToolCall } from "./part";
+import type { ToolCall } from "./part";
 
 const MAX_KEPT = 50;
-const kept = new Map<string, BashOutput>();
+const kept = new Map<string, unknown>();
 
 /** The output, or the last one if the call no longer has any. */
-export function useLastOutput({ id, output }: ToolCall): BashOutput | null {
+export function useLastOutput({ id, output }: ToolCall): unknown {
   useEffect(() => {
-    const now = bashOutput(output);
-    if (!now) return;
+    if (output === undefined) return;
     kept.delete(id);
-    kept.set(id, now);
+    kept.set(id, output);
     const oldest = kept.keys().next().value;
     if (kept.size > MAX_KEPT && oldest !== undefined) kept.delete(oldest);
   }, [id, output]);
-  return bashOutput(output) ?? kept.get(id) ?? null;
+  return output ?? kept.get(id);
 }

@@ -35,10 +35,14 @@ function errorOf(part: Part & { state?: string; errorText?: string }): string | 
   return part.state === "output-error" ? asSentence(part.errorText ?? texts.errors.unknown) : null;
 }
 
-/** The call has ended with a result or an error. For `bash`, a result with exit code -1 is not the end. */
+/**
+ * The call has ended with a result or an error. For `bash`, a result with exit code -1 is not the end, and for `python` one with
+ * the status `running`.
+ */
 export function isFinished(call: ToolCall): boolean {
   if (call.error !== null) return true;
   if (call.output === undefined) return false;
+  if (call.name === "python") return field(call.output, "status") !== "running";
   return call.name !== "bash" || bashOutput(call.output)?.exitCode !== RUNNING;
 }
 

@@ -1,0 +1,27 @@
+// What went wrong with an answer.
+import { ApiError } from "../api/error";
+import { texts } from "../texts";
+import { bashOutput, LOST, type Part, toolCall } from "../tools/part";
+
+/** Error codes of a send that are obsolete once the server and its tools respond again. */
+export const PASSING_CODES: readonly (string | null)[] = ["unreachable", "tools_disabled", "unavailable"];
+
+/** Codes for which the page has a better sentence, which says what happened to the user's text. */
+export const OWN_WORDS: Readonly<Record<string, string>> = { busy: texts.errors.busy, unreachable: texts.errors.notSent };
+
+export const CUT = { sentence: texts.errors.cut, during: "answer" as const, code: null };
+
+export function isUnreachable(thrown: unknown): boolean {
+  return thrown instanceof ApiError && thrown.unreachable;
+}
+
+/** The tool itself failed, or its connection was lost during a command. */
+export function isBrokenCall(part: Part): boolean {
+  const call = toolCall(part);
+  return call !== null && (call.error !== null || bashOutput(call.output)?.exitCode === LOST);
+}
+
+/** Browsers report a lost connection in this way, each in its own words, unlike an error that the server sent. */
+export function isBroken(error: Error): boolean {
+  return error instanceof TypeError;
+}
