@@ -1,5 +1,6 @@
 """Conditions for errors of sandboxes, commands, terminals, links and orphans. See legal.py."""
 
+import re
 from datetime import datetime
 
 import daemon
@@ -43,6 +44,9 @@ def is_missing(exchange):
         return "terminalId" in path and find(exchange, "terminals", "terminalId") is None
     if resource == "context":
         return "contextId" in path and find(exchange, "contexts", "contextId") is None
+    if resource == "toolCall":
+        # The code of the runs calls no tools.
+        return exchange.operation == "answerToolCall"
     if resource == "file":
         return exchange.operation in PATHS and what_is_named(exchange)["kind"] == "missing"
     if resource == "port":
@@ -163,6 +167,18 @@ def has_no_repositories(exchange):
     return repository_of(exchange) is not None and "SANDBOXD_REPOSITORIES_MB" in exchange.answer["error"]
 
 
+@legal(400, "createSandbox", "openContext")
+def names_no_packages(exchange):
+    """What is a package and its versions is too much for a schema. So is that only Python has some, and only without a workspace."""
+    return bool(exchange.body.get("packages")) and exchange.details.get("field", "").startswith("packages")
+
+
+@legal(422, "createSandbox", "openContext")
+def has_no_packages(exchange):
+    """The fuzzed daemon has none, because it would ask an index on the internet."""
+    return bool(exchange.body.get("packages")) and "SANDBOXD_PACKAGES_MB" in exchange.answer["error"]
+
+
 def repository_of(exchange):
     if exchange.operation == "queryRepository":
         return exchange.named("query", "repository")
@@ -208,6 +224,32 @@ def cannot_start_an_interpreter(exchange):
     if found["paths"][0]["kind"] == "outside":
         return step == "cwd"
     return step is not None and step == found["failedStep"]
+
+
+# Keywords by which a schema of a tool may be wrong, beside those that begin with `$`.
+SCHEMA_KEYWORDS = set(
+    "additionalItems additionalProperties allOf anyOf const contains contentSchema definitions dependencies "
+    "dependentRequired dependentSchemas else enum exclusiveMaximum exclusiveMinimum format if items maxContains maxItems "
+    "maxLength maxProperties maximum minContains minItems minLength minProperties minimum multipleOf not oneOf pattern "
+    "patternProperties prefixItems properties propertyNames required then type unevaluatedItems unevaluatedProperties "
+    "uniqueItems extends".split()
+)
+
+
+@legal(400, "openContext")
+def has_wrong_tools(exchange):
+    """A schema says nothing of names that are repeated, or of which schemas are supported."""
+    field, tools = exchange.details.get("field") or "", exchange.body.get("tools") or []
+    if field == "tools":
+        return exchange.body["language"] == "bash" and tools
+    found = re.fullmatch(r"tools\[(\d+)\]\.(\w+)", field)
+    if not found or int(found[1]) >= len(tools):
+        return False
+    tool = tools[int(found[1])]
+    if found[2] == "name":
+        return tool["name"] in [other["name"] for other in tools[: int(found[1])]]
+    schema = tool.get(found[2]) if found[2] in ("inputSchema", "outputSchema") else None
+    return isinstance(schema, dict) and any(name in SCHEMA_KEYWORDS or name.startswith("$") for name in schema)
 
 
 @legal(429, "openContext")

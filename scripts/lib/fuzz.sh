@@ -45,7 +45,7 @@ start_fuzzed_daemon() {
   export SANDBOXD_STATE_DIR=$fuzz_home/state SANDBOXD_RUN_DIR=$fuzz_home/run SANDBOXD_ADOPT_ORIGINAL=false
   export SANDBOXD_LOG=info SANDBOXD_LOG_FORMAT=text
   # Otherwise, the daemon would ask servers on the internet for random names.
-  export SANDBOXD_REPOSITORIES_MB=0
+  export SANDBOXD_REPOSITORIES_MB=0 SANDBOXD_PACKAGES_MB=0
   (
     umask 022
     exec setsid "$sandboxd" serve

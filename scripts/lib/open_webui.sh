@@ -16,12 +16,12 @@ ensure_open_webui() {
   venv=$(open_webui_venv)
   if [[ $(cat "$venv/installed" 2>/dev/null) == "$OPEN_WEBUI" ]]; then return; fi
   ensure_python_venv || return 1
-  say "installing $OPEN_WEBUI into $venv, once; this takes a minute or two"
+  say "installing $OPEN_WEBUI into $venv, once"
   rm -rf -- "$venv"
   python3 -m venv "$venv" \
     && install_in "$venv" --no-deps "$OPEN_WEBUI" \
     && open_webui_requirements "$venv" >"$venv/requirements.txt" \
-    && install_in "$venv" --no-warn-conflicts --requirement "$venv/requirements.txt" \
+    && install_in "$venv" --requirement "$venv/requirements.txt" \
     && echo "$OPEN_WEBUI" >"$venv/installed"
 }
 

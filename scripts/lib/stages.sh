@@ -15,12 +15,15 @@ failed_sum=0
 stage_counts=
 stage_failed_tests=
 stage_output=
+# Process and begin of each stage that runs beside the others, by its name.
+declare -A stages_beside=()
 
 # Runs a command as the stage of this name. The command may report its counts with `count`.
 stage() {
   local name=$1 begin=$SECONDS status counts
   shift
-  printf '\n--- %s\n' "$name"
+  # The time of the start, because a run that is ended from outside prints no summary.
+  printf '\n--- %s (at %d s)\n' "$name" "$begin"
   stage_counts=$RUN_DIR/stage-counts
   stage_failed_tests=$RUN_DIR/stage-failed-tests
   stage_output=$RUN_DIR/stage-output
@@ -36,6 +39,39 @@ stage() {
   counts=$(cat "$stage_counts" 2>/dev/null) || counts=
   if ((status != 0)); then failed_tests+=$(stage_failure "$name")$'\n'; fi
   record_stage "$name" $((SECONDS - begin)) "$status" "${counts:-0 0}"
+}
+
+# Begins a stage beside the next ones. `join_stage` waits for it. It cannot report counts.
+begin_stage() {
+  local name=$1
+  shift
+  # In a process group of its own, so that `end_stages_beside` reaches all of its processes.
+  set -m
+  (
+    set -e
+    "$@"
+  ) >"$RUN_DIR/beside-$name" 2>&1 &
+  set +m
+  stages_beside[$name]="$! $SECONDS"
+}
+
+# Waits for a stage that runs beside the others, prints its output, and reports it.
+join_stage() {
+  local name=$1 pid begin status=0
+  read -r pid begin <<<"${stages_beside[$name]}"
+  wait "$pid" || status=$?
+  unset "stages_beside[$name]"
+  printf '\n--- %s (at %d s, beside the stages before)\n' "$name" "$begin"
+  stage_failed_tests=/dev/null
+  stage_output=$RUN_DIR/beside-$name
+  cat -- "$stage_output"
+  if ((status != 0)); then failed_tests+=$(stage_failure "$name")$'\n'; fi
+  record_stage "$name" $((SECONDS - begin)) "$status" '0 0'
+}
+
+end_stages_beside() {
+  local stage
+  for stage in "${stages_beside[@]}"; do kill -- "-${stage% *}" 2>/dev/null || true; done
 }
 
 # Prints what failed in a stage: the tests that it reported, or the end of its output.
