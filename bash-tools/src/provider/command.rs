@@ -7,8 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use sandbox_api::CommandId;
 pub use sandbox_api::command::EndReason;
 
 use super::Result;
@@ -22,12 +24,15 @@ pub struct Command {
     pub timeout: Duration,
     /// Environment variables in addition to those of the sandbox: at most 64, 32 KiB in total.
     pub environment: Environment,
+    /// Id under which the provider keeps the command: it continues without its [`Running`] and this app, up to its time
+    /// limit, and [`follow`](super::Provider::follow) finds it.
+    pub kept_as: Option<CommandId>,
 }
 
 impl Command {
     /// Creates a command without variables of its own.
     pub fn new(script: impl Into<String>, timeout: Duration) -> Self {
-        Self { script: script.into(), timeout, environment: Environment::default() }
+        Self { script: script.into(), timeout, environment: Environment::default(), kept_as: None }
     }
 }
 
@@ -83,15 +88,39 @@ pub struct End {
     pub reason: EndReason,
 }
 
-/// A running command. Dropping it ends the command.
+/// A running command. Dropping it ends the command, unless the provider keeps it.
 pub struct Running {
     events: BoxStream<'static, Result<Event>>,
+    /// Ends a kept command.
+    end: Option<BoxFuture<'static, ()>>,
 }
 
 impl Running {
     /// Wraps a provider's stream. Dropping the stream must end the command.
     pub fn new(events: BoxStream<'static, Result<Event>>) -> Self {
-        Self { events }
+        Self { events, end: None }
+    }
+
+    /// Wraps the stream of a kept command, which continues without it. `end` ends the command.
+    pub fn kept(events: BoxStream<'static, Result<Event>>, end: BoxFuture<'static, ()>) -> Self {
+        Self { events, end: Some(end) }
+    }
+
+    /// Ends the command, also a kept one.
+    pub async fn end(self) {
+        drop(self.events);
+        if let Some(end) = self.end {
+            end.await;
+        }
+    }
+
+    /// Holds a value until the command has ended, or its stream is dropped.
+    pub(crate) fn holding(self, held: impl Send + 'static) -> Self {
+        let events = self.events.map(move |event| {
+            let _held = &held;
+            event
+        });
+        Self { events: events.boxed(), end: self.end }
     }
 }
 

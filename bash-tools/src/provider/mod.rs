@@ -25,9 +25,9 @@ pub use files::{Content, Download, FileEntry, FileKind, FileList};
 pub use interpreters::{CodeEnd, CodeEvent, InterpreterId, Interpreters, RunningCode};
 pub use network::{NetworkMode, NetworkPolicy};
 pub use repository::Repository;
-pub use sandbox_api::SnapshotId as CheckpointId;
 pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
+pub use sandbox_api::{CommandId, SnapshotId as CheckpointId};
 pub use sandbox_id::SandboxId;
 pub use status::{Limits, SandboxState, Status, Usage};
 pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelOptions};
@@ -99,8 +99,17 @@ pub trait Provider: Send + Sync + 'static {
     /// Returns the session's sandbox, if there is one. Neither creates nor wakes it.
     async fn find(&self, key: &ChatKey) -> Result<Option<SandboxId>>;
 
-    /// Starts a command. Dropping the result ends the command.
+    /// Starts a command. Dropping the result ends the command, unless it is kept. Safe to repeat for a kept one, which is the
+    /// same command then. A provider that keeps no commands ignores the id.
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running>;
+
+    /// Follows a command that was started as a kept one, from its first output, also when it has ended. Dropping the result
+    /// does not end it. `None` if the sandbox does not have the command, because it never started or is no longer kept.
+    /// Safe to repeat.
+    async fn follow(&self, sandbox: &SandboxId, command: &CommandId) -> Result<Option<Running>> {
+        let _ = (sandbox, command);
+        Ok(None)
+    }
 
     /// Reads at most `max_bytes` of a file, starting at `offset`. Fails with [`Error::NoFile`] if it does not exist.
     /// Safe to repeat.

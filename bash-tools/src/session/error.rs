@@ -35,6 +35,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the session may be opened later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::AllInUse { .. } | Self::ProviderFull(_) => true,
+            Self::Provider(error) => error.is_temporary(),
+            Self::Seed(_) | Self::Deleted | Self::Stopped => false,
+        }
+    }
+
     pub(super) fn of(error: provider::Error) -> Self {
         match error {
             provider::Error::Full { .. } => Self::ProviderFull(Arc::new(error)),

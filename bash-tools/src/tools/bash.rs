@@ -5,15 +5,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Result;
 use super::output::{self, BashOutput, CANCELLED, Parts, notice};
 use super::pace::{self, Pace, Values};
 use crate::provider::{End, Error, Event, Running, WORKSPACE};
+
+/// How long the end of a cancelled command is awaited.
+const END: Duration = Duration::from_secs(5);
 
 const CANCELLED_NOTICE: &str = "Command was cancelled.";
 
@@ -36,15 +42,29 @@ pub(super) fn quoted(text: &str) -> String {
 /// A command in a sandbox that is about to start.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Running>> + Send>>;
 
+/// How long a command runs at most.
+#[derive(Debug, Clone)]
+pub(super) enum Lifetime {
+    /// As long as its stream.
+    Stream,
+    /// Until its own end, or its cancellation.
+    Kept {
+        /// Whether the provider was asked to start it.
+        is_requested: Arc<AtomicBool>,
+    },
+}
+
 /// Streams a command's values.
 pub(super) fn stream(
     starting: Starting,
+    lifetime: Lifetime,
     pace: Pace,
     parts: Parts,
     cancel: CancellationToken,
 ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
     let run = Run {
         starting: Some(starting),
+        lifetime,
         running: None,
         parts,
         values: Values::new(pace),
@@ -86,6 +106,7 @@ async fn read_to_end(starting: Starting, parts: &mut Parts) -> Result<End> {
 
 struct Run {
     starting: Option<Starting>,
+    lifetime: Lifetime,
     running: Option<Running>,
     parts: Parts,
     values: Values,
@@ -113,11 +134,31 @@ impl Run {
             due = self.due() => due,
         };
         self.is_done = !matches!(due, Ok(Due::Started | Due::Flush));
-        if self.is_done {
+        match &due {
+            Ok(Due::Cancelled) => self.end().await,
             // Dropped at once, which ends a command that still runs.
-            (self.starting, self.running) = (None, None);
+            _ if self.is_done => (self.starting, self.running) = (None, None),
+            _ => {}
         }
         Some(due.map(|due| self.show(due)))
+    }
+
+    /// Ends the command, also one that is kept or is just starting. After [`END`], this continues in the background.
+    async fn end(&mut self) {
+        let (running, starting) = (self.running.take(), self.starting.take());
+        let Lifetime::Kept { is_requested } = &self.lifetime else { return };
+        // Otherwise it must not start at all.
+        let starting = starting.filter(|_| is_requested.load(Ordering::Acquire));
+        let end = tokio::spawn(async move {
+            let running = match (running, starting) {
+                (None, Some(starting)) => starting.await.ok(),
+                (running, _) => running,
+            };
+            if let Some(running) = running {
+                running.end().await;
+            }
+        });
+        let _ = timeout(END, end).await;
     }
 
     fn show(&mut self, due: Due) -> BashOutput {

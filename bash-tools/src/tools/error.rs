@@ -30,6 +30,11 @@ pub enum Error {
         /// Reason from the hook.
         reason: String,
     },
+    /// A kept command cannot be continued.
+    #[error(
+        "the command is not known any more: it never started, or its sandbox was lost. It was not run again"
+    )]
+    NoCommand,
     /// The input does not match the tool's schema.
     #[error("{tool} was called with invalid input: {problem}")]
     BadCall {
@@ -81,6 +86,15 @@ impl From<InvalidOutput> for Error {
 }
 
 impl Error {
+    /// Whether the same call may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Provider(error) => error.is_temporary(),
+            Self::Session(error) => error.is_temporary(),
+            _ => false,
+        }
+    }
+
     pub(super) fn bad_input(field: &'static str, problem: String) -> Self {
         Self::BadInput { field, problem }
     }

@@ -1,6 +1,7 @@
 //! The tools of one chat.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,14 +10,14 @@ use futures::stream::{self, Stream, StreamExt};
 use output_text::Keep;
 use tokio_util::sync::CancellationToken;
 
-use super::bash::{self, Starting};
+use super::bash::{self, Lifetime, Starting};
 use super::output::Parts;
 use super::pace::Pace;
 use super::{
     BashInput, BashOutput, CommandHooks, Error, FileContent, OutputLimits, Python, PythonOutput,
     ReadFileInput, Result, SandboxUrl, SandboxUrlInput, WriteFileInput, Written, hooks, read,
 };
-use crate::provider::{self, CheckpointId, Command, Provider, Running, SandboxId};
+use crate::provider::{self, CheckpointId, Command, CommandId, Provider, SandboxId};
 use crate::session::{ChatKey, Lease, SessionState, Sessions};
 
 /// Limits of a chat's tools.
@@ -41,12 +42,14 @@ pub struct Toolkit {
     limits: ToolLimits,
     hooks: Option<Arc<dyn CommandHooks>>,
     python: Option<Python>,
+    /// Id of the command of the next call of `bash`.
+    kept_as: Option<CommandId>,
 }
 
 impl Toolkit {
     /// Creates the tools for the chat of a session.
     pub fn new(sessions: Sessions, key: ChatKey, limits: ToolLimits) -> Self {
-        Self { sessions, key, limits, hooks: None, python: None }
+        Self { sessions, key, limits, hooks: None, python: None, kept_as: None }
     }
 
     /// Sets the hooks around the commands of the model.
@@ -59,6 +62,13 @@ impl Toolkit {
     pub fn with_python(mut self, python: Python) -> Self {
         self.python = Some(python);
         self
+    }
+
+    /// Returns the tools for one call. If it is one of [`bash`](Self::bash), its command is kept under this id: it does not end with the
+    /// stream or with this app, only at its own end, at its time limit or when it is cancelled. [`follow`](Self::follow)
+    /// continues the call. The command of a provider that keeps none ends with the stream.
+    pub fn keeping(&self, id: CommandId) -> Self {
+        Self { kept_as: Some(id), ..self.clone() }
     }
 
     pub(super) fn python_of_app(&self) -> Option<&Python> {
@@ -91,7 +101,36 @@ impl Toolkit {
         let tools = self.clone();
         match Parts::requested(input.output, Keep::Tail, self.limits.output) {
             Ok(parts) => {
-                let outputs = bash::stream(self.start(input.command), self.pace(), parts, cancel);
+                let is_requested = Arc::new(AtomicBool::new(false));
+                let lifetime = match self.kept_as {
+                    Some(_) => Lifetime::Kept { is_requested: Arc::clone(&is_requested) },
+                    None => Lifetime::Stream,
+                };
+                let starting = self.start(input.command, self.kept_as.clone(), is_requested);
+                let outputs = bash::stream(starting, lifetime, self.pace(), parts, cancel);
+                Either::Left(outputs.map(move |output| Ok(tools.shown(output?))))
+            }
+            Err(invalid) => Either::Right(stream::once(async { Err(invalid.into()) })),
+        }
+    }
+
+    /// Continues a call of `bash` of another instance of this app, whose command was [kept](Self::keeping): streams its state
+    /// from its first output until it has ended. Starts nothing. `input` is that of the call.
+    ///
+    /// # Errors
+    /// [`Error::NoCommand`] if the command never started, or its sandbox or its record was lost.
+    pub fn follow(
+        &self,
+        id: CommandId,
+        input: BashInput,
+        cancel: CancellationToken,
+    ) -> impl Stream<Item = Result<BashOutput>> + Send + 'static {
+        let tools = self.clone();
+        match Parts::requested(input.output, Keep::Tail, self.limits.output) {
+            Ok(parts) => {
+                let starting = self.find_kept(id);
+                let lifetime = Lifetime::Kept { is_requested: Arc::new(AtomicBool::new(true)) };
+                let outputs = bash::stream(starting, lifetime, self.pace(), parts, cancel);
                 Either::Left(outputs.map(move |output| Ok(tools.shown(output?))))
             }
             Err(invalid) => Either::Right(stream::once(async { Err(invalid.into()) })),
@@ -102,7 +141,9 @@ impl Toolkit {
     /// where it is incomplete.
     pub async fn bash_whole(&self, input: BashInput, cancel: CancellationToken) -> Result<BashOutput> {
         let parts = Parts::requested(input.output, Keep::Head, self.limits.output)?;
-        let output = bash::whole(self.start(input.command), self.limits.timeout, parts, cancel).await?;
+        let output =
+            bash::whole(self.start(input.command, None, Arc::default()), self.limits.timeout, parts, cancel)
+                .await?;
         Ok(self.shown(output))
     }
 
@@ -204,11 +245,25 @@ impl Toolkit {
     }
 
     /// Runs a command of the model, or what the hooks make of it.
-    fn start(&self, command: String) -> Starting {
+    /// Sets `is_requested` right before the provider is asked to start it.
+    fn start(&self, command: String, kept_as: Option<CommandId>, is_requested: Arc<AtomicBool>) -> Starting {
         let tools = self.clone();
         Box::pin(async move {
             let command = tools.allowed(command).await?;
-            tools.start_script(bash::script(&command)).await
+            let command = Command { kept_as, ..Command::new(bash::script(&command), tools.limits.timeout) };
+            tools.start_command(command, is_requested).await
+        })
+    }
+
+    fn find_kept(&self, id: CommandId) -> Starting {
+        let tools = self.clone();
+        Box::pin(async move {
+            let lease = tools.sessions.lease(&tools.key).await?;
+            match tools.provider().follow(lease.sandbox(), &id).await {
+                Ok(Some(running)) => Ok(running.holding(lease)),
+                Ok(None) | Err(provider::Error::Gone) => Err(Error::NoCommand),
+                Err(error) => Err(error.into()),
+            }
         })
     }
 
@@ -248,31 +303,26 @@ impl Toolkit {
 
     /// Runs a script unchanged in the chat's sandbox.
     pub(super) fn start_script(&self, script: String) -> Starting {
+        self.start_command(Command::new(script, self.limits.timeout), Arc::default())
+    }
+
+    fn start_command(&self, command: Command, is_requested: Arc<AtomicBool>) -> Starting {
         let tools = self.clone();
-        let command = Command::new(script, self.limits.timeout);
         Box::pin(async move {
             let provider = tools.sessions.provider();
             let lease = tools.sessions.lease(&tools.key).await?;
+            is_requested.store(true, Ordering::Release);
             match provider.run(lease.sandbox(), command.clone()).await {
                 // The command was not started, so it is started once in the new sandbox.
                 Err(provider::Error::Gone) => {
                     let lease = tools.replace(lease).await?;
                     let running = provider.run(lease.sandbox(), command).await?;
-                    Ok(keep(running, lease))
+                    Ok(running.holding(lease))
                 }
-                running => Ok(keep(running?, lease)),
+                running => Ok(running?.holding(lease)),
             }
         })
     }
-}
-
-/// A command whose session is not released while it runs.
-fn keep(running: Running, lease: Lease) -> Running {
-    let events = running.map(move |event| {
-        let _in_use = &lease;
-        event
-    });
-    Running::new(events.boxed())
 }
 
 #[cfg(test)]

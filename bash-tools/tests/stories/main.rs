@@ -7,6 +7,7 @@ mod bash;
 mod checkpoints;
 mod files;
 mod fixture;
+mod kept;
 mod python;
 mod seed;
 mod seed_faults;

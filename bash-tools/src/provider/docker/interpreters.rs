@@ -10,7 +10,8 @@ use sandbox_api::tool::{Tool, ToolAnswer};
 use sandbox_client::Client;
 use tokio::time::{Instant, sleep};
 
-use super::{Docker, bytes, fault, id};
+use super::commands::bytes;
+use super::{Docker, fault, id};
 use crate::provider::{
     CodeEnd, CodeEvent, Error, InterpreterId, Interpreters, Result, RunningCode, SandboxId,
 };

@@ -1,6 +1,7 @@
 //! Sandboxes of sandboxd.
 
 mod checkpoints;
+mod commands;
 mod files;
 mod interpreters;
 mod repositories;
@@ -11,23 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use futures::StreamExt;
 use jiff::Timestamp;
-use sandbox_api::command::{Output, Record, StartCommand};
-use sandbox_api::sandbox::{
-    Checkpoints, CreateSandbox, ListSandboxes, Network, Resources, Sandbox, StringMap,
-};
+use sandbox_api::sandbox::{Checkpoints, CreateSandbox, ListSandboxes, Network, Resources, Sandbox};
 use sandbox_api::{ErrorCode, IdError};
 use sandbox_client::{Client, upload_stream};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use self::subjects::Subjects;
 use super::{
-    CheckpointId, Command, Content, Denial, Download, End, Error, Event, FileList, FilePart, Interpreters,
+    CheckpointId, Command, CommandId, Content, Denial, Download, Error, FileList, FilePart, Interpreters,
     NetworkMode, NetworkPolicy, Opened, OpenedWith, Provider, Repository, Result, Running, SandboxId, Status,
 };
 use crate::chat_key::ChatKey;
@@ -168,25 +163,11 @@ impl Provider for Docker {
     }
 
     async fn run(&self, sandbox: &SandboxId, command: Command) -> Result<Running> {
-        let environment = command.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let environment: StringMap = environment.collect();
-        let request = StartCommand {
-            script: Some(command.script),
-            env: Some(environment).filter(|environment| !environment.is_empty()),
-            timeout_ms: Some(u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX)),
-            ..StartCommand::default()
-        };
-        let (subjects, id, subject) = (self.subjects.clone(), id(sandbox)?, sandbox.subject().cloned());
-        // Runs in a task, because a start may succeed after the caller has left. Dropping its stream then ends the
-        // command.
-        let (started, starts) = oneshot::channel();
-        tokio::spawn(async move {
-            let (id, request) = (&id, &request);
-            let run = |client: Client| async move { client.run(id, request).await };
-            started.send(subjects.call(subject.as_ref(), run).await)
-        });
-        let records = starts.await.map_err(|error| Error::Broken(error.into()))?.map_err(fault)?;
-        Ok(Running::new(records.map(|record| event(record.map_err(fault)?)).boxed()))
+        self.run_command(sandbox, command).await
+    }
+
+    async fn follow(&self, sandbox: &SandboxId, command: &CommandId) -> Result<Option<Running>> {
+        self.follow_command(sandbox, command).await
     }
 
     async fn read_file(
@@ -325,27 +306,6 @@ fn id(sandbox: &SandboxId) -> Result<sandbox_api::SandboxId> {
 /// The sandbox of a chat, which belongs to the chat's subject.
 fn of_key(sandbox: sandbox_api::SandboxId, key: &ChatKey) -> SandboxId {
     SandboxId::from(sandbox.as_str().to_owned()).of_subject(key.subject())
-}
-
-fn event(record: Record) -> Result<Event> {
-    Ok(match record {
-        Record::Start { .. } => Event::Started,
-        Record::Stdout(output) => Event::Stdout(bytes(output)?),
-        Record::Stderr(output) => Event::Stderr(bytes(output)?),
-        Record::Gap { dropped_bytes, .. } => Event::Missed { bytes: dropped_bytes },
-        // No command of this crate asks for a trace or stages.
-        Record::Heartbeat | Record::Trace(_) | Record::Stage(_) => Event::Heartbeat,
-        Record::Exit { exit_code, reason, .. } => Event::Ended(End { exit_code, reason }),
-    })
-}
-
-fn bytes(output: Output) -> Result<Bytes> {
-    match output.data_base64 {
-        None => Ok(output.data.into()),
-        Some(bytes) => {
-            BASE64_STANDARD.decode(bytes).map(Bytes::from).map_err(|error| Error::Broken(error.into()))
-        }
-    }
 }
 
 fn message_of(error: &sandbox_client::Error) -> String {

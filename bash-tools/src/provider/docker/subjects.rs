@@ -74,7 +74,8 @@ impl Subjects {
         result
     }
 
-    async fn client(&self, subject: Option<&Subject>) -> Result<Client, sandbox_client::Error> {
+    /// Returns the client of a subject, or the app's own, whose token outlives every command.
+    pub(super) async fn client(&self, subject: Option<&Subject>) -> Result<Client, sandbox_client::Error> {
         let Some(subject) = subject else { return Ok(self.own.clone()) };
         let known = self.made().get(subject).cloned();
         if let Some(made) = known.filter(|made| Timestamp::now() < made.renew_at) {

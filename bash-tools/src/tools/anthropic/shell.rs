@@ -30,7 +30,7 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::provider::{EndReason, Event, Running, WORKSPACE};
-use crate::tools::bash::{self, Starting, quoted};
+use crate::tools::bash::{self, Lifetime, Starting, quoted};
 use crate::tools::output::{CANCELLED, Parts};
 use crate::tools::{BashOutput, Error, Result, Toolkit};
 
@@ -82,8 +82,13 @@ impl Toolkit {
         }
         let starting = with_end_notice(self.start_in_shell(input, turn_s));
         let tools = self.clone();
-        let outputs =
-            bash::stream(starting, self.pace(), Parts::new(Keep::Tail, limits.output), cancel.clone());
+        let outputs = bash::stream(
+            starting,
+            Lifetime::Stream,
+            self.pace(),
+            Parts::new(Keep::Tail, limits.output),
+            cancel.clone(),
+        );
         let with_notice =
             move |output| if cancel.is_cancelled() { with_cancel_notice(output) } else { output };
         outputs.map(move |output| Ok(tools.shown(with_notice(output?)))).right_stream()
