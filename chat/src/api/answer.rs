@@ -1,6 +1,5 @@
 //! `POST /api/chat`: streams the answer to the user's message, and the routes of a running answer.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,28 +9,25 @@ use axum::extract::rejection::JsonRejection;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bash_tools::gates::{Decision, Reason};
+use bash_tools::tools::Toolkit;
 use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::answering::Answering;
 use super::body::must_be_json;
 use super::caller::Caller;
 use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
 use super::identify::SessionEnd;
 use super::question::{ChatRequest, Question};
-use super::turns::TurnPermit;
+use super::turns::{Kind, TurnPermit};
 use super::until_ended::Ended;
 use super::{Api, ModelEntry};
-use crate::turn::{
-    Chunk, Live, MAX_PAGES, Message, Out, Responder, Role, Turn, Watcher, command_of, turns_of,
-};
-
-/// Time after which the turn of a temporary chat ends that its page does not watch. It may have lost its connection.
-const UNWATCHED_TEMPORARY: Duration = Duration::from_secs(60);
+use crate::store::OpenTurn;
+use crate::turn::{MAX_PAGES, Message, Responder, Turn, Watcher, command_of, turns_of};
 
 /// Silence after which a comment is sent, so that no proxy takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -45,22 +41,55 @@ pub(super) async fn answer(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
-    let (request, _room) = api.bodies.read::<ChatRequest>(&headers, body).await?;
+    let (request, room) = api.bodies.read::<ChatRequest>(&headers, body).await?;
     let chat_ref = ChatRef::of(&api, &caller, &request.id, &headers).await?;
-    let permit = api.turns.begin(&chat_ref.key, &caller.owner()).await?;
-    let (responder, title) = prepare(&api, gates, &chat_ref, request).await?;
-    let tools = api.tools.as_ref().ok_or(Reason::NotConfigured);
-    let tools = tools.and_then(|tools| tools.toolkit(gates, chat_ref.key.clone()));
-    let turn = Turn { responder, tools, cancel: permit.cancel().clone() };
-    let page = permit.live().watch().ok_or(Error::Full { limit: MAX_PAGES })?;
-    // No other page can show a temporary chat.
-    let unwatched_limit = match chat_ref.is_kept {
-        true => api.settings.unwatched_turns,
-        false => UNWATCHED_TEMPORARY.min(api.settings.unwatched_turns),
-    };
-    let early_end = EarlyEnd { session_ended, unwatched_limit };
-    api.turns.spawn(run(chat_ref, turn, permit, title, early_end));
-    Ok(stream(page))
+    let kind = if chat_ref.is_kept { Kind::Stored } else { Kind::Temporary };
+    let permit = api.turns.begin(&chat_ref.key, &caller.owner(), kind).await?;
+    let session = caller.session().map(str::to_owned);
+    // In a task of its own: a turn that is stored must run, also if the page leaves meanwhile.
+    let starting = Starting { api: api.clone(), gates, chat_ref, permit, session, session_ended };
+    let started = api.turns.spawn(async move {
+        let _room = room;
+        starting.start(request).await
+    });
+    match started.await {
+        Ok(page) => Ok(stream(page?)),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// A turn that a request begins.
+struct Starting {
+    api: Api,
+    gates: Decision,
+    chat_ref: ChatRef,
+    permit: TurnPermit,
+    session: Option<String>,
+    session_ended: Ended,
+}
+
+impl Starting {
+    /// Stores the question and begins the turn. Returns its stream.
+    async fn start(self, request: ChatRequest) -> Result<Watcher> {
+        let Self { api, gates, chat_ref, permit, session, session_ended } = self;
+        let open = OpenTurn {
+            id: permit.id().to_owned(),
+            session,
+            has_tools: gates == Decision::Enabled,
+            ..OpenTurn::default()
+        };
+        let (responder, title) = prepare(&api, gates, &chat_ref, request, open).await?;
+        let turn = Turn {
+            responder,
+            tools: api.toolkit(gates, &chat_ref),
+            cancel: permit.cancel().clone(),
+            kept_as: chat_ref.is_kept.then(|| permit.id().to_owned()),
+            stored: None,
+        };
+        let page = permit.live().watch().ok_or(Error::TooManyPages { limit: MAX_PAGES })?;
+        api.spawn_turn(Answering { chat_ref, turn, permit, title, session_ended, ends: None });
+        Ok(page)
+    }
 }
 
 /// `GET /api/chats/{id}/stream`: joins the running turn. 204 if there is none.
@@ -90,7 +119,12 @@ pub(super) async fn stop(
     chat_ref.must_exist()?;
     let Json(request) =
         request.map_err(|error| Error::Invalid { field: "turnId", problem: error.body_text() })?;
-    api.turns.stop(&chat_ref.key, request.turn_id.as_deref());
+    let turn = request.turn_id.as_deref();
+    api.turns.stop(&chat_ref.key, turn);
+    if chat_ref.is_kept {
+        // The next start of the app must not continue it either.
+        chat_ref.chats.stop_turn(&chat_ref.id, turn).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -112,16 +146,37 @@ async fn prepare(
     gates: Decision,
     chat_ref: &ChatRef,
     request: ChatRequest,
+    open: OpenTurn,
 ) -> Result<(Responder, Option<String>)> {
     let wanted = request.model.clone();
     let question = Question::of(request, chat_ref).await?;
     if let Some(command) = command_of(&question.text) {
-        let title = question.store(chat_ref, None).await?;
+        let title = question.store(chat_ref, &open).await?;
         return Ok((Responder::Bash(command.to_owned()), title));
     }
     let model = model(api, wanted.as_deref())?;
-    let title = question.store(chat_ref, Some(&model.settings.id)).await?;
-    Ok((responder(api, gates, model, &question.history(chat_ref).await?), title))
+    let open = OpenTurn { model: Some(model.settings.id.clone()), ..open };
+    let title = question.store(chat_ref, &open).await?;
+    match question.history(chat_ref).await {
+        Ok(history) => Ok((responder(api, gates, model, &history), title)),
+        Err(error) => {
+            // The page receives the error, so the next start of the app must not answer.
+            let _ = chat_ref.chats.abandon_turn(&chat_ref.id, &open.id).await;
+            Err(error)
+        }
+    }
+}
+
+impl Api {
+    /// The tools of a chat.
+    pub(super) fn toolkit(
+        &self,
+        gates: Decision,
+        chat_ref: &ChatRef,
+    ) -> std::result::Result<Toolkit, Reason> {
+        let tools = self.tools.as_ref().ok_or(Reason::NotConfigured);
+        tools.and_then(|tools| tools.toolkit(gates, chat_ref.key.clone()))
+    }
 }
 
 fn model<'a>(api: &'a Api, wanted: Option<&str>) -> Result<&'a ModelEntry> {
@@ -130,7 +185,7 @@ fn model<'a>(api: &'a Api, wanted: Option<&str>) -> Result<&'a ModelEntry> {
     api.models.get(id).ok_or(Error::NotFound { what: "model" })
 }
 
-fn responder(api: &Api, gates: Decision, entry: &ModelEntry, history: &[Message]) -> Responder {
+pub(super) fn responder(api: &Api, gates: Decision, entry: &ModelEntry, history: &[Message]) -> Responder {
     let provider = entry.settings.provider.name();
     let definitions = match (&api.tools, gates) {
         (Some(tools), Decision::Enabled) => tools.definitions().into(),
@@ -158,77 +213,6 @@ fn system(gates: Decision) -> String {
         Decision::Disabled(_) => words.push_str(" You have no tools in this chat at the moment, and cannot run anything."),
     }
     words
-}
-
-/// What ends a turn early, besides a person.
-struct EarlyEnd {
-    session_ended: Ended,
-    unwatched_limit: Duration,
-}
-
-impl EarlyEnd {
-    /// Waits for it. Returns the reason for the user.
-    async fn wait(self, live: &Live) -> &'static str {
-        tokio::select! {
-            () = self.session_ended => "This answer was stopped because its session has ended.",
-            () = live.unwatched_for(self.unwatched_limit) => {
-                "This answer was stopped because no page has shown it for a while."
-            }
-        }
-    }
-}
-
-async fn run(
-    chat_ref: ChatRef,
-    turn: Turn,
-    mut permit: TurnPermit,
-    title: Option<String>,
-    early_end: EarlyEnd,
-) {
-    let (kept, mut parts) = mpsc::channel(1);
-    let (live, cancel) = (permit.live().clone(), turn.cancel.clone());
-    let mut out = Out::new(permit.speak(), kept);
-    let answering = async {
-        if let Some(title) = title {
-            out.say(Chunk::title(&chat_ref.id, &title)).await;
-        }
-        let reason = {
-            let mut answer = pin!(turn.run(permit.id().to_owned(), &mut out));
-            tokio::select! {
-                () = &mut answer => None,
-                reason = early_end.wait(&live) => {
-                    cancel.cancel();
-                    answer.await;
-                    Some(reason)
-                }
-            }
-        };
-        if let Some(reason) = reason {
-            out.say(Chunk::Error { error_text: reason.into() }).await;
-        }
-        out.end().await
-    };
-    let keeping = async {
-        let mut is_kept = true;
-        while let Some(parts) = parts.recv().await {
-            let answer = Message { id: permit.id().to_owned(), role: Role::Assistant, parts };
-            is_kept = !chat_ref.is_kept || store_answer(&chat_ref, &answer).await;
-        }
-        is_kept
-    };
-    let (ending, is_kept) = tokio::join!(answering, keeping);
-    // A page that receives the end finds the stored answer, and can send the next message.
-    drop(permit);
-    let error_text = "This answer could not be stored: it will be gone after a reload of the page.".into();
-    ending.say((!is_kept).then_some(Chunk::Error { error_text }));
-}
-
-async fn store_answer(chat_ref: &ChatRef, answer: &Message) -> bool {
-    let kept = chat_ref.chats.put_answer(&chat_ref.id, answer).await;
-    if let Err(error) = &kept {
-        tracing::error!(chat = %chat_ref.id, %error, cause = ?std::error::Error::source(error), "an answer was not stored");
-    }
-    kept.is_ok()
 }
 
 /// Returns the stream, with comments during silence. Dropping it leaves the turn, which continues.

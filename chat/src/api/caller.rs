@@ -37,6 +37,16 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// Id of the caller's session. `None` in an app without accounts.
+    pub(super) fn session(&self) -> Option<&str> {
+        match self {
+            Self::Everyone => None,
+            Self::User(who) => Some(&who.session),
+        }
+    }
+}
+
 impl FromRequestParts<Api> for Caller {
     type Rejection = Error;
 

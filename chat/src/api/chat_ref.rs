@@ -11,6 +11,7 @@ use http::request::Parts;
 use super::Api;
 use super::caller::Caller;
 use super::error::{Error, Result};
+use crate::account::Owner;
 use crate::store::{self, OwnedChats};
 
 /// Prefix of a temporary chat's ticket, which only this app issues.
@@ -43,16 +44,11 @@ impl ChatRef {
         let owner = caller.owner();
         let (id, chats) = (id.to_owned(), api.store.chats_of(owner.clone()));
         let Some(ticket) = headers.get(&TICKET) else {
-            let key = ChatKey::chat(&id).map_err(|error| bad(&error.to_string()))?;
             let stored = chats.subject(&id).await?;
             let exists = stored.is_some();
             // A chat from before the accounts keeps its sandbox, which has no subject.
             let subject = stored.unwrap_or_else(|| owner.subject().map(|subject| subject.to_string()));
-            let key = match subject.map(|subject| subject.parse()).transpose() {
-                Ok(Some(subject)) => key.of_subject(subject).map_err(|error| bad(&error.to_string()))?,
-                Ok(None) => key,
-                Err(_) => return Err(store::Error::BadAccount.into()),
-            };
+            let key = key_of(&id, subject)?;
             return Ok(Self { id, key, is_kept: true, chats, exists });
         };
         let ticket = ticket.to_str().unwrap_or_default();
@@ -61,9 +57,28 @@ impl ChatRef {
         Ok(Self { id, key, is_kept: false, chats, exists: true })
     }
 
+    /// Finds a stored chat of an owner. `None` if it was deleted.
+    pub(super) async fn stored(api: &Api, owner: Owner, id: String) -> Result<Option<Self>> {
+        let chats = api.store.chats_of(owner);
+        let Some(subject) = chats.subject(&id).await? else { return Ok(None) };
+        let key = key_of(&id, subject)?;
+        Ok(Some(Self { id, key, is_kept: true, chats, exists: true }))
+    }
+
     /// Fails if the chat was never started. A temporary chat exists as long as its ticket.
     pub(super) fn must_exist(&self) -> Result<()> {
         if self.exists { Ok(()) } else { Err(Error::NotFound { what: "chat" }) }
+    }
+}
+
+/// The key of a stored chat, whose sandbox may belong to a subject.
+fn key_of(id: &str, subject: Option<String>) -> Result<ChatKey> {
+    let bad = |error: &dyn std::fmt::Display| Error::Invalid { field: "id", problem: error.to_string() };
+    let key = ChatKey::chat(id).map_err(|error| bad(&error))?;
+    match subject.map(|subject| subject.parse()).transpose() {
+        Ok(Some(subject)) => key.of_subject(subject).map_err(|error| bad(&error)),
+        Ok(None) => Ok(key),
+        Err(_) => Err(store::Error::BadAccount.into()),
     }
 }
 

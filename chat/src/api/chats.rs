@@ -1,7 +1,7 @@
 //! Stored chats, and tickets for temporary ones.
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use bash_tools::session::ChatKey;
@@ -26,9 +26,12 @@ pub(super) struct ListQuery {
     cursor: Option<String>,
 }
 
+/// What is to change. Without a field, it stays.
 #[derive(Debug, Deserialize)]
-pub(super) struct Rename {
-    title: String,
+pub(super) struct ChatChange {
+    title: Option<String>,
+    /// The model of the next answer.
+    model: Option<String>,
 }
 
 /// `GET /api/chats`
@@ -56,17 +59,29 @@ pub(super) async fn read(State(api): State<Api>, chat_ref: ChatRef) -> Result<Js
 }
 
 /// `PATCH /api/chats/{id}`
-pub(super) async fn rename(
+pub(super) async fn change(
+    State(api): State<Api>,
     chat_ref: ChatRef,
     headers: HeaderMap,
-    request: std::result::Result<Json<Rename>, axum::extract::rejection::JsonRejection>,
+    request: std::result::Result<Json<ChatChange>, JsonRejection>,
 ) -> Result<Json<Chat>> {
     must_be_json(&headers)?;
-    let bad = |problem: String| Error::Invalid { field: "title", problem };
-    let Json(request) = request.map_err(|error| bad(error.body_text()))?;
-    let wanted = format!("must be 1 to {MAX_TITLE_CHARS} visible characters, in one line");
-    let title = title::given(&request.title).ok_or_else(|| bad(wanted))?;
-    chat_ref.chats.rename(&chat_ref.id, title).await?;
+    let bad = |field, problem: String| Error::Invalid { field, problem };
+    let Json(change) = request.map_err(|error| bad("body", error.body_text()))?;
+    let wanted = || format!("must be 1 to {MAX_TITLE_CHARS} visible characters, in one line");
+    let title = match &change.title {
+        Some(title) => Some(title::given(title).ok_or_else(|| bad("title", wanted()))?),
+        None => None,
+    };
+    let model = change.model.as_deref();
+    if model.is_some_and(|model| !api.models.contains_key(model)) {
+        return Err(bad("model", "must be one of the models of `GET /api/app`".into()));
+    }
+    if title.is_none() && model.is_none() {
+        return Err(bad("body", "must have `title` or `model`".into()));
+    }
+    chat_ref.chats.change(&chat_ref.id, title, model).await?;
+    api.changes.tell(&chat_ref);
     Ok(Json(found(chat_ref.chats.chat(&chat_ref.id).await?)?))
 }
 
@@ -78,6 +93,7 @@ pub(super) async fn delete(State(api): State<Api>, chat_ref: ChatRef) -> Result<
     if chat_ref.is_kept {
         chat_ref.chats.delete(&chat_ref.id).await?;
     }
+    api.changes.tell(&chat_ref);
     Ok(StatusCode::NO_CONTENT)
 }
 

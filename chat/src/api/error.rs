@@ -64,6 +64,9 @@ pub(super) enum Error {
     /// The maximum number of the user's chats is answering.
     #[error("{limit} of your chats are answering at once; wait until one has ended")]
     FullForUser { limit: usize },
+    /// The maximum number of pages receives a stream.
+    #[error("{limit} pages are open at once; close one")]
+    TooManyPages { limit: usize },
     /// Something exceeds its limit.
     #[error("{what} must be at most {limit} {unit} long")]
     TooLarge { what: &'static str, limit: usize, unit: &'static str },
@@ -99,7 +102,7 @@ impl Error {
             Self::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "invalid_request"),
             Self::Busy { .. } => (StatusCode::CONFLICT, "busy"),
-            Self::Full { .. } | Self::FullForUser { .. } => {
+            Self::Full { .. } | Self::FullForUser { .. } | Self::TooManyPages { .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, "capacity_exhausted")
             }
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),

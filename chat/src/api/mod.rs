@@ -3,8 +3,10 @@
 mod about;
 mod account;
 mod answer;
+mod answering;
 mod body;
 mod caller;
+mod changes;
 mod chat_ref;
 mod chats;
 mod cookie;
@@ -15,6 +17,7 @@ mod identify;
 mod oidc;
 mod page;
 mod question;
+mod resume;
 mod routes;
 mod sandbox;
 mod server;
@@ -35,6 +38,7 @@ use bash_tools::session::TemporaryChats;
 
 use self::body::Bodies;
 pub use self::body::{MAX_BODY_BYTES, MAX_VALUES};
+use self::changes::Changes;
 use self::turns::Turns;
 use crate::model::ModelClient;
 use crate::oidc::Oidc;
@@ -71,6 +75,7 @@ pub struct Api {
     temporary: TemporaryChats,
     models: Arc<HashMap<String, ModelEntry>>,
     turns: Turns,
+    changes: Changes,
     bodies: Bodies,
 }
 
@@ -122,6 +127,7 @@ impl Api {
             temporary,
             models: Arc::new(models),
             turns: Turns::default(),
+            changes: Changes::default(),
             bodies: Bodies::default(),
         }
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
 use super::{MAX_MESSAGE_CHARS, title};
-use crate::store::{NewTurn, Removal};
+use crate::store::{NewTurn, OpenTurn, Removal};
 use crate::turn::{MAX_COMMAND_CHARS, Message, Role, command_of};
 
 /// Maximum length of a message's id.
@@ -71,8 +71,8 @@ impl Question {
         Ok(Self { message, text, removal, is_again, sent })
     }
 
-    /// Stores the chat so far, unless it is temporary. Returns the title of a new chat.
-    pub(super) async fn store(&self, chat_ref: &ChatRef, model: Option<&str>) -> Result<Option<String>> {
+    /// Stores the chat so far and that it is being answered, unless it is temporary. Returns the title of a new chat.
+    pub(super) async fn store(&self, chat_ref: &ChatRef, open: &OpenTurn) -> Result<Option<String>> {
         if !chat_ref.is_kept {
             return Ok(None);
         }
@@ -84,7 +84,8 @@ impl Question {
         let message = (!self.is_again).then_some(&self.message);
         let (chat, removal) = (chat_ref.id.as_str(), &self.removal);
         let subject = chat_ref.key.subject().map(Subject::as_str);
-        let turn = NewTurn { chat, title: &title, subject, model, removal, message };
+        let (model, open) = (open.model.as_deref(), Some(open));
+        let turn = NewTurn { chat, title: &title, subject, model, removal, message, open };
         chat_ref.chats.begin_turn(turn).await?;
         Ok(is_new.then_some(title))
     }

@@ -34,6 +34,7 @@ pub(super) async fn read(State(api): State<Api>, found: ChatWorkspace) -> Result
 pub(super) async fn park(State(api): State<Api>, found: ChatWorkspace) -> Result<Json<Value>> {
     let ChatWorkspace(chat_ref, workspace) = found;
     workspace.park().await?;
+    api.changes.tell(&chat_ref);
     status_of(&api, &chat_ref, &workspace).await
 }
 
@@ -42,6 +43,7 @@ pub(super) async fn delete(State(api): State<Api>, found: ChatWorkspace) -> Resu
     let ChatWorkspace(chat_ref, workspace) = found;
     let _place = api.turns.end(&chat_ref.key).await?;
     workspace.delete().await?;
+    api.changes.tell(&chat_ref);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -57,10 +59,11 @@ pub(super) async fn network(State(api): State<Api>, found: ChatWorkspace) -> Res
 
 /// `POST /api/chats/{id}/network/allow`: adds a host to the allowed ones.
 pub(super) async fn allow(
+    State(api): State<Api>,
     found: ChatWorkspace,
     request: std::result::Result<Json<AllowHost>, JsonRejection>,
 ) -> Result<Json<Value>> {
-    let ChatWorkspace(_, workspace) = found;
+    let ChatWorkspace(chat_ref, workspace) = found;
     let bad = |problem: String| Error::Invalid { field: "host", problem };
     let Json(AllowHost { host }) = request.map_err(|error| bad(error.body_text()))?;
     let is_odd = |char: char| char.is_whitespace() || char.is_control();
@@ -70,6 +73,7 @@ pub(super) async fn allow(
         )));
     }
     let policy = workspace.allow_host(&host).await?.ok_or(Error::NotFound { what: "sandbox" })?;
+    api.changes.tell(&chat_ref);
     network_of(&workspace, &policy).await
 }
 

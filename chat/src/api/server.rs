@@ -36,14 +36,14 @@ const READ_BYTES: usize = 64 * 1024;
 /// Limits of a request.
 const BOUNDS: Bounds = Bounds { head: REQUEST_HEAD, max_headers: MAX_HEADERS, read_bytes: READ_BYTES };
 
-/// How long a page may leave a response unread. Its turn waits meanwhile.
+/// How long a page may leave a response unread before its connection is closed.
 const STALLED_READER: Duration = Duration::from_secs(60);
 
 /// How long requests may continue after the server received the request to stop and the turns have ended.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Api {
-    /// Serves until `stop`, then ends the turns and waits a limited time for requests to finish.
+    /// Continues the interrupted turns, serves until `stop`, then ends the turns and waits a limited time for requests to finish.
     ///
     /// Boxed, because the code of an async function is generated in the crate that polls it, and the program's own is small.
     pub fn serve(self, listener: TcpListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
@@ -53,6 +53,7 @@ impl Api {
     async fn accept(self, listener: TcpListener, stop: CancellationToken) {
         let (connections, limit) = (TaskTracker::new(), ConnectionLimit::new(MAX_CONNECTIONS));
         let router = self.clone().router();
+        self.resume_turns().await;
         loop {
             let (stream, peer, permit) = tokio::select! {
                 () = stop.cancelled() => break,
@@ -67,6 +68,7 @@ impl Api {
         }
         drop(listener);
         // Streams end with their turns, and their connections after them.
+        self.changes.end();
         self.turns.end_all().await;
         connections.close();
         let _ = timeout(DRAIN, connections.wait()).await;

@@ -35,7 +35,7 @@ impl fmt::Debug for Verified {
 #[derive(Debug)]
 pub struct SessionWatch {
     store: Store,
-    hash: SecretHash,
+    session: String,
     ended: watch::Receiver<()>,
 }
 
@@ -59,7 +59,15 @@ impl People {
         // Before the look, so that no end is missed.
         let ended = self.ended.subscribe();
         let found = self.store.use_session(hash).await?;
-        Ok(found.map(|who| (who, SessionWatch { store: self.store.clone(), hash, ended })))
+        Ok(found.map(|who| {
+            let watch = SessionWatch { store: self.store.clone(), session: who.session.clone(), ended };
+            (who, watch)
+        }))
+    }
+
+    /// Returns a watch over a session of this id, which may have ended.
+    pub fn watch_session(&self, session: String) -> SessionWatch {
+        SessionWatch { store: self.store.clone(), session, ended: self.ended.subscribe() }
     }
 
     /// Returns a user's sessions, the last used first.
@@ -91,7 +99,7 @@ impl SessionWatch {
                 // The app has stopped.
                 return;
             }
-            match self.store.has_session(self.hash).await {
+            match self.store.has_session(&self.session).await {
                 Ok(false) => return,
                 Ok(true) => {}
                 Err(error) => tracing::warn!(%error, "a session could not be checked"),

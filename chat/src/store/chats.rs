@@ -8,14 +8,15 @@ use super::Store;
 use super::chat::Chat;
 use super::error::Error;
 use super::row::{ChatRow, MessageRow, role_name};
+use super::turns::{self, OpenTurn};
 use crate::account::Owner;
 use crate::turn::Message;
 
 /// The chats of one owner. There is no other way to the stored chats. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OwnedChats {
-    store: Store,
-    owner: Owner,
+    pub(super) store: Store,
+    pub(super) owner: Owner,
 }
 
 /// A page of chats, the most recently changed first.
@@ -43,6 +44,8 @@ pub struct NewTurn<'a> {
     pub removal: &'a Removal,
     /// The user's message. `None` if an answer is regenerated.
     pub message: Option<&'a Message>,
+    /// What the next start of the app needs to continue the turn.
+    pub open: Option<&'a OpenTurn>,
 }
 
 /// Messages that are removed before a new turn.
@@ -125,14 +128,14 @@ impl OwnedChats {
         rows.into_iter().map(Message::try_from).collect()
     }
 
-    /// Sets the title of a chat. Returns whether it exists.
-    pub async fn rename(&self, chat: &str, title: &str) -> Result<bool, Error> {
+    /// Sets the title of a chat, the model of its next answer, or both. Returns whether it exists.
+    pub async fn change(&self, chat: &str, title: Option<&str>, model: Option<&str>) -> Result<bool, Error> {
         let mut change = self.store.writer.begin().await?;
-        let update = sqlx::query("UPDATE chats SET title = ? WHERE owner = ? AND id = ?");
-        let update = update.bind(title).bind(self.owner.as_str()).bind(chat);
-        let renamed = update.execute(&mut *change).await?.rows_affected() > 0;
+        let update = "UPDATE chats SET title = COALESCE(?, title), model = COALESCE(?, model) WHERE owner = ? AND id = ?";
+        let update = sqlx::query(update).bind(title).bind(model).bind(self.owner.as_str()).bind(chat);
+        let is_set = update.execute(&mut *change).await?.rows_affected() > 0;
         change.commit().await?;
-        Ok(renamed)
+        Ok(is_set)
     }
 
     /// Removes a chat with its messages. Safe to repeat.
@@ -157,11 +160,28 @@ impl OwnedChats {
         if let Some(message) = turn.message {
             append(&mut change, chat, message).await?;
         }
+        if let Some(open) = turn.open {
+            turns::open(&mut change, chat.owner, chat.id, open).await?;
+        }
         change.commit().await
     }
 
-    /// Stores an answer and replaces an earlier version of it. Does nothing if its chat was deleted.
+    /// Stores a complete answer and replaces an earlier version of it. Does nothing if its chat was deleted.
     pub async fn put_answer(&self, chat: &str, answer: &Message) -> Result<(), Error> {
+        self.put(chat, answer, None).await
+    }
+
+    /// Stores an answer so far, with the ids of the calls that have not returned. Does nothing if its chat was deleted.
+    pub async fn put_unfinished(
+        &self,
+        chat: &str,
+        answer: &Message,
+        pending: &[String],
+    ) -> Result<(), Error> {
+        self.put(chat, answer, Some(pending)).await
+    }
+
+    async fn put(&self, chat: &str, answer: &Message, pending: Option<&[String]>) -> Result<(), Error> {
         let mut change = self.store.writer.begin().await?;
         let update = sqlx::query("UPDATE chats SET updated_at = ? WHERE owner = ? AND id = ?");
         let update = update.bind(Timestamp::now().as_millisecond()).bind(self.owner.as_str()).bind(chat);
@@ -170,6 +190,12 @@ impl OwnedChats {
             && !replace(&mut change, chat, answer).await?
         {
             append(&mut change, chat, answer).await?;
+        }
+        match pending {
+            Some(pending) => {
+                turns::note_pending(&mut change, chat.owner, chat.id, &answer.id, pending).await?;
+            }
+            None => turns::close(&mut change, chat.owner, chat.id, &answer.id).await?,
         }
         change.commit().await
     }
@@ -252,6 +278,7 @@ mod tests {
             model: None,
             removal: &removal,
             message: Some(&message),
+            open: None,
         };
         store.begin_turn(turn).await.unwrap();
         store.put_answer(chat, &answer(&format!("to {id}"))).await.unwrap();
@@ -294,6 +321,7 @@ mod tests {
             model: Some("m"),
             removal: &Removal::LastAnswer,
             message: None,
+            open: None,
         };
         store.begin_turn(again).await.unwrap();
         assert_eq!(ids(&store, "1").await, ["a", "to a", "b", "to b", "d"]);
@@ -327,10 +355,10 @@ mod tests {
     async fn a_deleted_chat_has_no_messages_and_accepts_no_answer() {
         let (store, _dir) = store().await;
         add_turn(&store, "1", "a", Removal::Nothing).await;
-        assert!(store.rename("1", "new").await.unwrap());
+        assert!(store.change("1", Some("new"), None).await.unwrap());
         store.delete("1").await.unwrap();
         store.delete("1").await.unwrap();
-        assert!(!store.rename("1", "new").await.unwrap());
+        assert!(!store.change("1", Some("new"), None).await.unwrap());
         store.put_answer("1", &answer("late")).await.unwrap();
         assert!(ids(&store, "1").await.is_empty() && store.chats(9, None).await.unwrap().chats.is_empty());
     }
@@ -349,7 +377,7 @@ mod tests {
         bob.delete("1").await.unwrap();
         assert_eq!(ids(&ann, "1").await, ["a", "to a"]);
         assert!(bob.chats(9, None).await.unwrap().chats.is_empty());
-        assert!(!bob.rename("1", "new").await.unwrap());
+        assert!(!bob.change("1", Some("new"), None).await.unwrap());
         bob.put_answer("1", &answer("late")).await.unwrap();
         assert_eq!((ids(&ann, "1").await.len(), ids(&bob, "1").await.len()), (2, 0));
     }

@@ -44,6 +44,7 @@ async fn say(store: &OwnedChats, id: &str) -> Result<(), super::Error> {
         model: None,
         removal: &Removal::Nothing,
         message: Some(&message),
+        open: None,
     };
     store.begin_turn(turn).await?;
     let answer =

@@ -10,6 +10,7 @@ mod full_disk;
 mod invitations;
 mod row;
 mod sessions;
+mod turns;
 #[cfg(test)]
 mod upgrade;
 mod users;
@@ -28,6 +29,7 @@ pub use self::chats::{ChatPage, NewTurn, OwnedChats, Removal};
 pub use self::error::Error;
 pub use self::invitations::{NewInvitation, NewMember};
 pub use self::sessions::NewSession;
+pub use self::turns::OpenTurn;
 pub use self::users::{NewUser, UserChange};
 
 /// Maximum time that a call waits for another one's write.
@@ -89,6 +91,7 @@ fn migrations() -> Migrator {
     Migrator::with_migrations(vec![
         migration(1, "chats", include_str!("../../migrations/0001_chats.sql")),
         migration(2, "users", include_str!("../../migrations/0002_users.sql")),
+        migration(3, "turns", include_str!("../../migrations/0003_turns.sql")),
     ])
 }
 

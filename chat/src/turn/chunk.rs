@@ -117,6 +117,12 @@ pub enum Chunk {
         /// Always true.
         transient: bool,
     },
+    /// A person has stopped the answer.
+    #[serde(rename = "data-stopped")]
+    Stopped {
+        /// The sentence to show.
+        data: Note,
+    },
     /// Progress of the chat's sandbox. Not stored with the answer.
     #[serde(rename = "data-sandbox")]
     Sandbox {
@@ -151,6 +157,13 @@ pub struct ChatTitle {
     pub title: String,
 }
 
+/// A sentence for the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// The sentence.
+    pub text: String,
+}
+
 /// Progress of a sandbox that a tool waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Opening {
@@ -181,6 +194,11 @@ impl Chunk {
     pub fn title(id: &str, title: &str) -> Self {
         let data = ChatTitle { id: id.to_owned(), title: title.to_owned() };
         Self::Chat { data, transient: true }
+    }
+
+    /// Creates the event for an answer that a person has stopped.
+    pub fn stopped() -> Self {
+        Self::Stopped { data: Note { text: "This answer was stopped by hand.".into() } }
     }
 
     /// Creates the event for the state of a session.

@@ -95,7 +95,8 @@ pub fn turns_of(messages: &[Message], provider: &str) -> Vec<Turn> {
     turns
 }
 
-fn add_answer(turns: &mut Vec<Turn>, parts: &[Value], provider: &str) {
+/// Adds an answer, with one turn for each step and one for the results of its calls.
+pub(super) fn add_answer(turns: &mut Vec<Turn>, parts: &[Value], provider: &str) {
     for step in parts.split(|part| part["type"] == "step-start") {
         let blocks: Vec<Block> = step.iter().filter_map(|part| block(part, provider)).collect();
         if blocks.is_empty() {

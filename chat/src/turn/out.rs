@@ -1,12 +1,12 @@
 //! Says a turn's chunks to the pages that watch it, and stores them with the answer.
 
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Chunk, Speaker};
 
 /// The part of an answer that says why it ended early.
-const FAILED: &str = "data-failed";
+pub(super) const FAILED: &str = "data-failed";
 
 /// Approximate size of a part besides its text.
 const PART_BYTES: usize = 256;
@@ -14,13 +14,24 @@ const PART_BYTES: usize = 256;
 /// What an answer shows that was stored after a step, if the app ends before the next version is stored.
 const LOST: &str = "The chat server stopped before this answer was complete.";
 
-/// The output of a turn: its pages, and the stored answer. The answer is stored after each step and at the end, so that
-/// stopping the app loses no complete step. The end of the turn is said last of all, by [`Ending`], because pages send
+/// A version of an answer, to be stored in place of the one before.
+#[derive(Debug)]
+pub struct Version {
+    /// The parts, in the AI SDK's format.
+    pub parts: Vec<Value>,
+    /// Ids of the calls that have begun and not returned. `None` at the end of the turn.
+    pub pending: Option<Vec<String>>,
+    /// Gets whether the version could be stored.
+    pub stored: Option<oneshot::Sender<bool>>,
+}
+
+/// The output of a turn: its pages, and the stored answer. The answer is stored before the calls of each step, after them and
+/// at the end, so that another instance of the app can continue it. The end of the turn is said last of all, by [`Ending`], because pages send
 /// their next request as soon as they receive it.
 #[derive(Debug)]
 pub struct Out {
     pages: Speaker,
-    kept: mpsc::Sender<Vec<Value>>,
+    kept: mpsc::Sender<Version>,
     parts: Parts,
     /// Size of the last stored version, and whether it has a problem.
     kept_version: (usize, bool),
@@ -38,7 +49,7 @@ pub struct Ending {
 
 impl Out {
     /// Creates the output for pages and for the store.
-    pub fn new(pages: Speaker, kept: mpsc::Sender<Vec<Value>>) -> Self {
+    pub fn new(pages: Speaker, kept: mpsc::Sender<Version>) -> Self {
         Self { pages, kept, parts: Parts::default(), kept_version: (0, false), ending: Vec::new() }
     }
 
@@ -46,12 +57,36 @@ impl Out {
     pub async fn say(&mut self, chunk: Chunk) {
         self.parts.add(&chunk);
         if chunk == Chunk::FinishStep {
-            self.store(Some(LOST)).await;
+            self.store(Some(LOST), None).await;
         }
         match chunk {
             Chunk::Error { .. } | Chunk::Abort { .. } | Chunk::Finish { .. } => self.ending.push(chunk),
             _ => self.pages.say(chunk),
         }
+    }
+
+    /// Says a chunk without storing the answer.
+    pub(super) fn recall(&mut self, chunk: Chunk) {
+        self.parts.add(&chunk);
+        self.pages.say(chunk);
+    }
+
+    /// Stores the answer before its calls run. Returns whether it is stored. A call that may have begun is never begun again, so
+    /// others must not begin.
+    pub(super) async fn store_calls(&mut self) -> bool {
+        let (stored, is_stored) = oneshot::channel();
+        self.store(Some(LOST), Some(stored)).await;
+        is_stored.await.unwrap_or(false)
+    }
+
+    /// Stores the answer while some of its calls still run.
+    pub(super) async fn store_result(&mut self) {
+        self.store(Some(LOST), None).await;
+    }
+
+    /// Returns the parts so far, as they are stored.
+    pub(super) fn parts(&self) -> Vec<Value> {
+        self.parts.stored_parts()
     }
 
     /// Returns the size of the answer so far, in bytes of text.
@@ -61,19 +96,20 @@ impl Out {
 
     /// Stores the whole answer.
     pub async fn end(mut self) -> Ending {
-        self.store(None).await;
+        self.store(None, None).await;
         Ending { pages: self.pages, chunks: self.ending }
     }
 
     /// Stores the answer so far. `problem` is what it shows if this remains its last version.
-    async fn store(&mut self, problem: Option<&str>) {
+    async fn store(&mut self, problem: Option<&str>, stored: Option<oneshot::Sender<bool>>) {
         let version = (self.parts.bytes, problem.is_some());
         // Every addition has a length.
         if self.kept_version != version && version != (0, false) {
             self.kept_version = version;
             let mut parts = self.parts.stored_parts();
             parts.extend(problem.map(failed_part));
-            let _ = self.kept.send(parts).await;
+            let pending = problem.map(|_| self.parts.pending());
+            let _ = self.kept.send(Version { parts, pending, stored }).await;
         }
     }
 }
@@ -135,6 +171,7 @@ impl Parts {
             Chunk::Error { error_text } => {
                 self.push(failed_part(error_text));
             }
+            Chunk::Stopped { data } => self.push(json!({ "type": "data-stopped", "data": data })),
             Chunk::Start { .. }
             | Chunk::TextEnd { .. }
             | Chunk::ReasoningEnd { .. }
@@ -161,6 +198,13 @@ impl Parts {
             Value::Object(part)
         };
         self.list.iter().map(stored_parts).collect()
+    }
+
+    /// Ids of the calls without a result.
+    fn pending(&self) -> Vec<String> {
+        let pending =
+            self.list.iter().filter(|part| part.get("state").is_some_and(|it| it == "input-available"));
+        pending.filter_map(|part| part.get("toolCallId")?.as_str().map(str::to_owned)).collect()
     }
 
     fn push(&mut self, part: Value) {
@@ -233,11 +277,13 @@ mod tests {
               "errorText": "The call ended before it returned a result." },
         ]);
         let mut so_far = parts.recv().await.unwrap();
-        assert_eq!(so_far.pop(), Some(failed_part(LOST)));
-        assert_eq!(Value::from(so_far), whole);
+        assert_eq!(so_far.parts.pop(), Some(failed_part(LOST)));
+        assert_eq!(Value::from(so_far.parts), whole);
+        assert_eq!(so_far.pending.unwrap(), ["b"]);
         let _ = out.end().await;
-        assert_eq!(Value::from(parts.recv().await.unwrap()), whole);
-        assert_eq!(parts.recv().await, None);
+        let last = parts.recv().await.unwrap();
+        assert_eq!((Value::from(last.parts), last.pending), (whole, None));
+        assert!(parts.recv().await.is_none());
     }
 
     #[tokio::test]
@@ -251,7 +297,7 @@ mod tests {
         out.say(failed.clone()).await;
         out.say(finished.clone()).await;
         let ending = out.end().await;
-        assert_eq!(parts.recv().await.unwrap(), [json!({ "type": FAILED, "data": { "text": "no" } })]);
+        assert_eq!(parts.recv().await.unwrap().parts, [json!({ "type": FAILED, "data": { "text": "no" } })]);
         assert_eq!(page.next().now_or_never(), None);
         ending.say(None);
         assert_eq!(page.next().await, Some(failed));

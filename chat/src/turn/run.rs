@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::chunk::{Chunk, FinishReason};
+use super::history::add_answer;
 use super::out::Out;
+use super::resumed::{Progress, Stored, recall};
 use super::step::{Ids, Open, Silence, Step, abort, checked_input};
-use super::tools::{BAD_INPUT, run_all};
+use super::tools::{BAD_INPUT, Runner, run_all};
 use super::{MAX_STEPS, MAX_TURN_BYTES, script};
 use crate::model::{
     self, Block, EndReason, ModelClient, Piece, Request, Thinking, ToolCall, Turn as ConversationTurn,
@@ -26,6 +28,10 @@ pub struct Turn {
     pub tools: Result<Toolkit, Reason>,
     /// Cancels the turn.
     pub cancel: CancellationToken,
+    /// Id of the answer, if its commands continue without the app.
+    pub kept_as: Option<String>,
+    /// What an earlier instance of the app has stored of the answer.
+    pub stored: Option<Stored>,
 }
 
 /// The source of a turn's answer.
@@ -54,18 +60,54 @@ impl Turn {
     /// Answers, from the first chunk to the last. Never fails: errors become part of the answer.
     pub async fn run(self, message_id: String, out: &mut Out) {
         out.say(Chunk::Start { message_id }).await;
+        let is_resumed = self.stored.as_ref().is_some_and(|stored| !stored.parts.is_empty());
+        if self.cancel.is_cancelled() && !is_resumed {
+            return abort(out).await;
+        }
+        let mut ids = Ids::default();
+        let resumed = match &self.stored {
+            Some(stored) if is_resumed => Some(self.resume(stored, &mut ids, out).await),
+            _ => None,
+        };
         match &self.responder {
-            Responder::Bash(command) => script::run(&self.tools, command, out, &self.cancel).await,
+            Responder::Bash(_) if resumed.is_some() => script::finish(out, &self.cancel).await,
+            Responder::Bash(command) => script::run(&self.runner(false), command, out).await,
             Responder::Model { client, provider, model, system, definitions, turns } => {
-                let request = Request {
+                let mut request = Request {
                     model: model.clone(),
                     system: system.clone(),
                     turns: turns.clone(),
                     tools: Arc::clone(definitions),
                 };
-                let steps = Steps { turn: &self, client: &**client, provider, ids: Ids::default() };
-                steps.run(request, out).await;
+                add_answer(&mut request.turns, &out.parts(), provider);
+                let steps = Steps { turn: &self, client: &**client, provider, ids };
+                match resumed {
+                    None => steps.run(request, 0, Silence::Expected, out).await,
+                    Some(_) if self.cancel.is_cancelled() => abort(out).await,
+                    Some(Progress { steps: done, silence, has_calls: true, .. }) => {
+                        steps.run(request, done, silence, out).await;
+                    }
+                    // The model had finished.
+                    Some(_) => out.say(Chunk::Finish { finish_reason: FinishReason::Stop }).await,
+                }
             }
+        }
+    }
+
+    /// Says the stored answer, and runs the calls of its last step to their end.
+    async fn resume(&self, stored: &Stored, ids: &mut Ids, out: &mut Out) -> Progress {
+        let progress = recall(stored, ids, out);
+        run_all(&self.runner(true), &progress.pending, out).await;
+        out.say(Chunk::FinishStep).await;
+        progress
+    }
+
+    fn runner(&self, has_begun: bool) -> Runner {
+        Runner {
+            tools: self.tools.clone(),
+            kept_turn: self.kept_as.clone(),
+            has_begun,
+            cancel: self.cancel.clone(),
         }
     }
 }
@@ -81,21 +123,23 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    async fn run(mut self, mut request: Request, out: &mut Out) {
-        let mut silence = Silence::Expected;
-        for _ in 0..MAX_STEPS {
+    /// Runs the steps after those that are `done`.
+    async fn run(mut self, mut request: Request, done: usize, mut silence: Silence, out: &mut Out) {
+        let runner = self.turn.runner(false);
+        for _ in done..MAX_STEPS {
             out.say(Chunk::StartStep).await;
             let step = match self.request_step(request.clone(), out).await {
                 Ok(step) => step,
                 Err(Ended::Cancelled) => return abort(out).await,
                 Err(Ended::Failed(error)) => {
                     tracing::warn!(%error, cause = error.source_text(), "a model did not answer");
-                    out.say(Chunk::FinishStep).await;
+                    // Not stored without the error, because this step is not complete.
+                    out.recall(Chunk::FinishStep);
                     out.say(Chunk::Error { error_text: error.to_string() }).await;
                     return out.say(Chunk::Finish { finish_reason: FinishReason::Error }).await;
                 }
             };
-            let results = run_all(&self.turn.tools, &step.calls, out, &self.turn.cancel).await;
+            let results = run_all(&runner, &step.calls, out).await;
             out.say(Chunk::FinishStep).await;
             if self.turn.cancel.is_cancelled() {
                 return abort(out).await;

@@ -11,9 +11,10 @@ use tokio::time::timeout;
 
 use crate::test_app::{TestApp, answer};
 
-const PRIVATE: [(&str, &str); 13] = [
+const PRIVATE: [(&str, &str); 14] = [
     ("POST", "/api/chat"),
     ("POST", "/api/temporary"),
+    ("GET", "/api/changes"),
     ("GET", "/api/chats"),
     ("GET", "/api/chats/1"),
     ("DELETE", "/api/chats/1"),

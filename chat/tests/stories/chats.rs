@@ -1,9 +1,9 @@
 //! Kept chats and temporary chats.
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::test_app::{TestApp, answer};
+use crate::test_app::{Chunks, TestApp, answer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
@@ -48,8 +48,7 @@ async fn chats_are_kept_listed_renamed_and_deleted_with_their_sandboxes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_deleted_during_an_answer_is_gone() {
     let app = TestApp::start().await;
-    let mut reported =
-        crate::test_app::Chunks::new(app.say("1", "/bash echo begun; sleep 100").send().await.unwrap());
+    let mut reported = Chunks::new(app.say("1", "/bash echo begun; sleep 100").send().await.unwrap());
     while reported.next().await.unwrap()["output"]["stdout"] != "begun\n" {}
     assert_eq!(app.request(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
     assert_eq!(app.get("/api/chats/1").await.0, 404);
@@ -169,4 +168,50 @@ async fn invalid_requests_are_reported() {
     }
     let wrong = app.request(Method::GET, "/api/chat").send().await.unwrap();
     assert_eq!(wrong.headers()["allow"], "POST", "RFC 9110 section 15.5.6");
+}
+
+/// The next line of a stream of changes.
+async fn next_change(changes: &mut Response) -> Value {
+    loop {
+        let line = changes.chunk().await.unwrap().unwrap();
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        return serde_json::from_slice(&line).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_hear_about_changes() {
+    let (app, _model) = crate::turns::with([]).await;
+    let mut changes = app.request(Method::GET, "/api/changes").send().await.unwrap();
+    assert_eq!(next_change(&mut changes).await, json!({ "chat": null }));
+    let mut reported = Chunks::new(app.say("1", "/bash cat").send().await.unwrap());
+    assert_eq!(next_change(&mut changes).await, json!({ "chat": "1" }));
+    assert_eq!(app.get("/api/chats/1").await.1["running"], true, "the answer can be joined");
+    app.stop("1").await;
+    while reported.next().await.is_some() {}
+    assert_eq!(next_change(&mut changes).await, json!({ "chat": "1" }));
+    assert_eq!(app.get("/api/chats/1").await.1["running"], false);
+
+    let change = |change: Value| answer(app.request(Method::PATCH, "/api/chats/1").json(&change));
+    let (status, chat) = change(json!({ "model": "openai/0" })).await;
+    assert_eq!(
+        (status, &chat["model"], &chat["title"]),
+        (StatusCode::OK, &json!("openai/0"), &json!("/bash cat"))
+    );
+    assert_eq!(next_change(&mut changes).await, json!({ "chat": "1" }));
+    let (status, error) = change(json!({ "model": "openai/9" })).await;
+    assert_eq!((status, error["code"].as_str()), (StatusCode::BAD_REQUEST, Some("invalid_request")));
+
+    // A temporary chat has no changes, so the next line is about the deletion.
+    let (_, temporary) = answer(app.request(Method::POST, "/api/temporary")).await;
+    let ticket = temporary["ticket"].as_str().unwrap();
+    let said = app.say(temporary["id"].as_str().unwrap(), "/bash true").header("x-chat-ticket", ticket);
+    said.send().await.unwrap().text().await.unwrap();
+    assert_eq!(app.request(Method::DELETE, "/api/chats/1").send().await.unwrap().status(), 204);
+    assert_eq!(next_change(&mut changes).await, json!({ "chat": "1" }));
+    // A server that stops ends the stream. One that is cut would be an error.
+    let _app = app.again().await;
+    assert!(changes.chunk().await.unwrap().is_none());
 }

@@ -16,6 +16,7 @@ mod commands;
 mod faults;
 mod files;
 mod network;
+mod restart;
 #[path = "../scripted_model/mod.rs"]
 #[expect(dead_code, reason = "the tests of the models use all of it")]
 mod scripted_model;

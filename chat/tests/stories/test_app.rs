@@ -155,10 +155,31 @@ impl TestApp {
 
     /// Restarts the app with other lines in `[app.bash_tools.docker]`.
     pub(crate) async fn again_with_docker(self, docker: &str) -> Self {
+        self.restart(Options { docker, ..LOCAL }, async |_| {}).await
+    }
+
+    /// Restarts the app with these clients. While it is down, `meanwhile` happens.
+    pub(crate) async fn again_after(
+        self,
+        clients: Vec<Arc<dyn ModelClient>>,
+        meanwhile: impl AsyncFnOnce(&Daemon),
+    ) -> Self {
+        self.restart(Options { clients, ..LOCAL }, meanwhile).await
+    }
+
+    /// Restarts the app with another URL for the daemon.
+    pub(crate) async fn again_by_way_of(self, orchestrator: &str) -> Self {
         self.stop.cancel();
         self.server.await.unwrap();
+        Self::over(self.daemon, orchestrator, self.dir, LOCAL).await
+    }
+
+    async fn restart(self, options: Options<'_>, meanwhile: impl AsyncFnOnce(&Daemon)) -> Self {
+        self.stop.cancel();
+        self.server.await.unwrap();
+        meanwhile(&self.daemon).await;
         let base = self.daemon.base.clone();
-        Self::over(self.daemon, &base, self.dir, Options { docker, ..LOCAL }).await
+        Self::over(self.daemon, &base, self.dir, options).await
     }
 
     /// The directory of the database.
@@ -176,10 +197,7 @@ impl TestApp {
 
     /// A request that sends a message to a chat. Its response is the stream.
     pub(crate) fn say(&self, chat: &str, text: &str) -> RequestBuilder {
-        let id = format!("m{}", uuid::Uuid::new_v4().simple());
-        let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
-        let body = json!({ "id": chat, "messages": [message], "trigger": "submit-message" });
-        self.request(Method::POST, "/api/chat").json(&body)
+        self.request(Method::POST, "/api/chat").json(&message(chat, text))
     }
 
     /// Stops the answer of a chat.
@@ -212,6 +230,13 @@ impl TestApp {
         let last = reported.iter().rev().find(|chunk| chunk["type"] == "tool-output-available");
         last.unwrap_or_else(|| panic!("{reported:?}"))["output"].clone()
     }
+}
+
+/// The body of a request that sends a message to a chat.
+pub(crate) fn message(chat: &str, text: &str) -> Value {
+    let id = format!("m{}", uuid::Uuid::new_v4().simple());
+    let message = json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": text }] });
+    json!({ "id": chat, "messages": [message], "trigger": "submit-message" })
 }
 
 /// Status and JSON of a response.

@@ -131,7 +131,7 @@ await step("a message is edited, and answered again", {}, bare.url, async (page)
   await page.keyboard.type("/bash kill");
   await page.keyboard.press("Enter");
   await until("the one new end", async () => (await count("tool:exit")) === 1 && (await textOf(page, "tool:exit")) === "exit 137");
-  await press(page, "[aria-label='Answer again']");
+  await press(page, "[aria-label='Run the command again']");
   await until("running again", () => page.$(at("tool:running")));
   await until("ended again", () => page.$(at("tool:exit")));
   check((await count("message:user")) === 1 && (await count("message:assistant")) === 1, "one question, one answer");

@@ -27,7 +27,8 @@ await step("a command that is lost with its sandboxd reports it and keeps its ou
   await say(page, "/bash echo begun; sleep 100");
   await until("output", async () => (await last(page, "tool:stdout"))?.includes("begun"), 30_000);
   await turn("daemon", "out");
-  await until("its end", async () => !(await page.$(at("tool:running"))), 30_000);
+  // The server tries for a minute, because sandboxd may only restart.
+  await until("its end", async () => !(await page.$(at("tool:running"))), 90_000);
   const shown = await textOf(page, "tool:bash");
   check(/broken off.*sandboxd.*does not respond/s.test(shown), shown);
   check((await textOf(page, "tool:stdout")).includes("begun"), "what it wrote before is still there");
@@ -56,7 +57,7 @@ await step("a command reports that sandboxd is down, and can be run again later"
   await turn("daemon", "in");
   await noBanner(page);
   await until("the files again", async () => !(await refused()) && (await page.$(`${at("file:row")}[data-path="here.txt"]`)));
-  await (await page.$$("[aria-label='Answer again']")).at(-1).click();
+  await (await page.$$("[aria-label='Run the command again']")).at(-1).click();
   await until("its output", async () => (await last(page, "tool:stdout"))?.includes("after"), 30_000);
   check((await texts(page, "message:user")).length === 2, "each message once");
 });

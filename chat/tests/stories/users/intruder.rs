@@ -24,9 +24,10 @@ const OPEN: [&str; 7] = [
 ];
 
 /// Routes of the caller's own things, and of admins. The rest name a chat.
-const WITHOUT_CHAT: [&str; 13] = [
+const WITHOUT_CHAT: [&str; 14] = [
     "POST /api/chat",
     "POST /api/temporary",
+    "GET /api/changes",
     "GET /api/chats",
     "DELETE /api/session",
     "PUT /api/account/password",

@@ -1,6 +1,6 @@
 // POST /api/chat: the UI message stream, scripted. An answer continues without its page, and others join it.
 import { randomUUID } from "node:crypto";
-import { chatOf, sandboxOf, conditions, stopped } from "./state.mjs";
+import { chatOf, sandboxOf, conditions, stopped, tell } from "./state.mjs";
 import { ANSWER, PAGE, pause, runCommand } from "./script.mjs";
 
 /** What the running answer of each chat has said, and the pages that watch it. */
@@ -24,6 +24,7 @@ export async function answer(request, response, body, temporary) {
   const live = { said: [], pages: new Set() };
   lives.set(body.id, live);
   join(response, body.id);
+  if (!temporary) tell(body.id);
   const stream = {
     message,
     chatId: body.id,
@@ -52,6 +53,7 @@ export async function answer(request, response, body, temporary) {
   lives.delete(body.id);
   stream.send(stopped.has(body.id) ? { type: "abort", reason: "the turn was ended" } : { type: "finish", finishReason: "stop" });
   for (const page of live.pages) page.end("data: [DONE]\n\n");
+  if (!temporary) tell(body.id);
 }
 
 /** Streams the running answer of a chat: what was said before, and then what follows. */

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { answer, join } from "./answer.mjs";
 import { allowHost, content, files, look, network, park, removeFile, removeSandbox, writeFile } from "./sandbox.mjs";
-import { chats, sandboxes, stopped, tickets, token, conditions } from "./state.mjs";
+import { changes, chats, sandboxes, stopped, tell, tickets, token, conditions } from "./state.mjs";
 
 const models = process.env.MOCK_MODELS === "0" ? [] : [
   { id: "local/qwen3", name: "qwen3", provider: "openai" },
@@ -23,15 +23,18 @@ export const routes = {
     reply(200, { id: temporary, ticket: tickets.get(temporary) });
   },
   "POST /api/chat": say,
+  "GET /api/changes": ({ response }) => changes(response),
   "GET /api/chats": ({ reply, url }) => reply(200, list(url)),
   "GET /api/chats/{id}": ({ reply, chat }) => reply(200, chat),
   "PATCH /api/chats/{id}": async ({ request, reply, chat }) => {
-    chat.title = JSON.parse(await read(request)).title;
+    Object.assign(chat, JSON.parse(await read(request)));
+    tell(chat.id);
     reply(200, summary(chat));
   },
   "DELETE /api/chats/{id}": ({ reply, id }) => {
     chats.delete(id);
     sandboxes.delete(id);
+    tell(id);
     reply(204);
   },
   "GET /api/chats/{id}/stream": ({ response, id }) => join(response, id),

@@ -56,3 +56,18 @@ for (let n = 0; n < 55; n += 1) {
 
 /** The chats whose answer is to be stopped. */
 export const stopped = new Set();
+
+/** The pages that hear about changes. */
+const pages = new Set();
+
+export function changes(response) {
+  response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
+  response.write('{"chat":null}\n');
+  pages.add(response);
+  response.on("close", () => pages.delete(response));
+}
+
+/** Tells all pages that a chat has changed. */
+export function tell(chat) {
+  for (const page of pages) page.write(`${JSON.stringify({ chat })}\n`);
+}

@@ -21,8 +21,8 @@ export function getChat(id: string): Promise<StoredChat> {
   return requestJson(chatPath(id));
 }
 
-export function renameChat(id: string, title: string): Promise<ChatSummary> {
-  return requestJson(chatPath(id), { method: "PATCH", json: { title } });
+export function changeChat(id: string, change: { title?: string; model?: string }): Promise<ChatSummary> {
+  return requestJson(chatPath(id), { method: "PATCH", json: change });
 }
 
 export async function deleteChat(id: string): Promise<void> {

@@ -22,6 +22,11 @@ export function forgetTicket(chatId: string): void {
   tickets.delete(chatId);
 }
 
+/** Whether the chat is a temporary one, which must leave no traces. */
+export function hasTicket(chatId: string): boolean {
+  return tickets.has(chatId);
+}
+
 /** The headers of a request that may change something. Pages of other origins cannot send the last one. */
 export function pageHeaders(chatId?: string): Record<string, string> {
   return { ...credentialHeaders(chatId), "x-chat-request": "1" };

@@ -70,6 +70,8 @@ export type DataParts = {
   sandbox: { state: "opening" | "seeding" | "ready" | "failed"; text: string };
   /** Only in stored answers: why the answer is incomplete. */
   failed: { text: string };
+  /** A person has stopped the answer. */
+  stopped: { text: string };
 };
 
 export type ChatMessage = UIMessage<unknown, DataParts>;

@@ -2,9 +2,10 @@ import { useEffect } from "react";
 import { openTokenDialog, useAccess } from "../access/store";
 import { TokenDialog } from "../access/TokenDialog";
 import { ChatView } from "../chat/ChatView";
-import { draftConversation, forgetFailed, openStored, refreshInView, useConversations } from "../chat/conversations";
+import { draftConversation, forgetFailed, openStored, refreshOpen, useConversations } from "../chat/conversations";
 import { useAnyRunning } from "../chat/live";
 import { TopBar } from "../chat/TopBar";
+import { watchChanges } from "../chats/changes";
 import { forgetChats, loadChats } from "../chats/store";
 import { Sidebar } from "../chats/Sidebar";
 import { Entry } from "../people/Entry";
@@ -114,18 +115,12 @@ function useChatsWhileAllowed(): void {
     void loadChats();
     // A chat that could not be opened while the server was down, or before there was a token, may open now.
     forgetFailed();
-    const look = () => {
-      if (document.visibilityState !== "visible") return;
+    return watchChanges((chat) => {
       void loadChats();
       const { route } = useRoute.getState();
-      if (route.name === "chat") refreshInView(route.id);
-    };
-    document.addEventListener("visibilitychange", look);
-    window.addEventListener("focus", look);
-    return () => {
-      document.removeEventListener("visibilitychange", look);
-      window.removeEventListener("focus", look);
-    };
+      const id = chat ?? (route.name === "chat" ? route.id : null);
+      if (id !== null) void refreshOpen(id);
+    });
   }, [mayUse, away]);
 }
 

@@ -1,6 +1,7 @@
 // Actions that the sidebar, the palette and the keyboard share.
 import { sentenceOf } from "../api/error";
 import { beginTemporary, endTemporary, forgetConversation, useConversations } from "../chat/conversations";
+import { forgetQueued } from "../chat/queued";
 import { remove } from "../chats/store";
 import { suspect } from "../server/store";
 import { complain } from "../ui/announce";
@@ -32,6 +33,7 @@ export async function removeChat(id: string): Promise<void> {
   await remove(id);
   const entry = useConversations.getState().entries[id];
   if (entry?.state === "ready") void entry.conversation.chat.stop();
+  forgetQueued(id);
   forgetConversation(id);
   leave(id);
 }

@@ -15,6 +15,8 @@ import type { Conversation } from "./conversation";
 import { EmptyChat } from "./EmptyChat";
 import { Failure } from "./Failure";
 import { useLive } from "./live";
+import { Queued } from "./Queued";
+import { continueWith } from "./queued";
 import { TopBar } from "./TopBar";
 import { Transcript } from "./Transcript";
 import { isFailed, isUnanswered } from "./words";
@@ -56,6 +58,7 @@ export function ChatView({ conversation }: { conversation: Conversation }) {
         {drop.over ? <p className="files-drop chat-drop">{texts.files.drop}</p> : null}
         <div className="chat-foot">
           <Failure live={live} unanswered={isUnanswered(messages.at(-1))} failed={isFailed(messages.at(-1))} onAgain={again} />
+          <Queued chatId={id} onRelease={() => continueWith(conversation)} />
           <Composer chatId={id} live={live} messages={messages} onSend={send} onStop={stop} />
         </div>
       </section>

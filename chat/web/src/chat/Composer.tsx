@@ -1,4 +1,5 @@
-// The input field. Enter sends, Shift+Enter starts a new line, the arrow keys go through earlier messages.
+// The input field. Enter sends, or queues during an answer; Shift+Enter starts a new line, the arrow keys go through earlier
+// messages.
 import { ArrowUp, Square, SquareTerminal } from "lucide-react";
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import type { ChatMessage } from "../api/types";
@@ -9,6 +10,7 @@ import { setDraft, useDraft } from "./drafts";
 import { useAutoHeight } from "./height";
 import type { Live } from "./live";
 import { ModelPicker } from "./ModelPicker";
+import { enqueue, MAX_QUEUED, useQueued } from "./queued";
 import { directCommand, looksDirect, textOf, toggleDirect } from "./words";
 
 type Props = { chatId: string; live: Live; messages: ChatMessage[]; onSend: (text: string) => void; onStop: () => void };
@@ -29,14 +31,17 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
   const limit = (command === null ? info?.limits.messageChars : info?.limits.commandChars) ?? Infinity;
   const tooLong = (command ?? text).length > limit;
   const noModel = info?.models.length === 0;
-  const maySend = text.trim() !== "" && !tooLong && !live.running && !live.settling;
+  const busy = live.running || live.settling;
+  const full = useQueued(chatId).length >= MAX_QUEUED;
+  const maySend = text.trim() !== "" && !tooLong && !(busy && full);
 
   const change = (next: string) => setDraft(chatId, next);
   const send = () => {
     if (!maySend) return;
     // Cleared first: a send that fails at once restores the text.
     change("");
-    onSend(text.trim());
+    if (busy) enqueue(chatId, text.trim());
+    else onSend(text.trim());
     recall.reset();
     field.current?.focus();
   };
@@ -52,6 +57,7 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
       change(found);
     }
   };
+  const sendLabel = busy ? texts.queued.add : texts.composer.send;
   return (
     <div className="column composer-column">
       <div className={`composer ${direct ? "composer-direct" : ""}`} onClick={(event) => event.target === event.currentTarget && field.current?.focus()}>
@@ -84,19 +90,27 @@ export function Composer({ chatId, live, messages, onSend, onStop }: Props) {
           >
             <SquareTerminal />
           </IconButton>
-          <ModelPicker chatId={chatId} />
+          <ModelPicker chatId={chatId} begun={messages.length > 0} />
           <span className={`composer-hint clip ${tooLong ? "tone-bad" : ""}`} role={tooLong ? "alert" : undefined}>
-            {tooLong ? texts.composer.tooLong(command !== null, limit) : live.settling ? texts.composer.stopping : live.running ? texts.composer.hintRunning : direct ? texts.composer.shellOn : texts.composer.hint}
+            {tooLong ? texts.composer.tooLong(command !== null, limit) : hintOf(live, direct, text.trim() !== "", full)}
           </span>
           {live.running ? (
             <button type="button" className="send send-stop" aria-label={texts.composer.stop} title={texts.composer.stop} onClick={onStop} data-testid="composer:stop"><Square /></button>
-          ) : (
-            <button type="button" className="send" aria-label={texts.composer.send} title={texts.composer.send} disabled={!maySend} onClick={send} data-testid="composer:send"><ArrowUp /></button>
-          )}
+          ) : null}
+          {!live.running || maySend ? (
+            <button type="button" className="send" aria-label={sendLabel} title={sendLabel} disabled={!maySend} onClick={send} data-testid="composer:send"><ArrowUp /></button>
+          ) : null}
         </div>
       </div>
     </div>
   );
+}
+
+function hintOf(live: Live, direct: boolean, typed: boolean, full: boolean): string {
+  if (live.running && typed) return full ? texts.queued.full(MAX_QUEUED) : texts.queued.hint;
+  if (live.settling) return texts.composer.stopping;
+  if (live.running) return texts.composer.hintRunning;
+  return direct ? texts.composer.shellOn : texts.composer.hint;
 }
 
 /** Goes back through the user's own messages, like a shell, from an empty field or after a previous step. */

@@ -25,6 +25,8 @@ type Props = {
   onStop: (() => void) | null;
   onEdit: (messageId: string, text: string) => void;
   onAgain: (messageId?: string) => void;
+  /** What answering again does. */
+  again: string;
 };
 
 export const MessageView = memo(function MessageView(props: Props) {
@@ -60,7 +62,7 @@ function UserMessage({ message, idle, onEdit }: Props) {
   );
 }
 
-function Answer({ message, live, latest, progress, idle, onStop, onAgain }: Props) {
+function Answer({ message, live, latest, progress, idle, onStop, onAgain, again }: Props) {
   const text = textOf(message);
   const last = message.parts.length - 1;
   return (
@@ -74,7 +76,7 @@ function Answer({ message, live, latest, progress, idle, onStop, onAgain }: Prop
       {!live && idle && !isUnanswered(message) ? (
         <div className={`message-tools ${latest ? "message-tools-shown" : ""}`}>
           {text ? <CopyButton text={text} label={texts.message.copy} /> : null}
-          <IconButton label={texts.message.regenerate} onClick={() => onAgain(message.id)}><RotateCw /></IconButton>
+          <IconButton label={again} onClick={() => onAgain(message.id)}><RotateCw /></IconButton>
         </div>
       ) : null}
     </article>
@@ -90,6 +92,7 @@ function PartView({ part, live, growing, latest, progress, onStop }: PartProps) 
     case "text": return part.text ? <Markdown text={part.text} growing={growing} /> : null;
     case "reasoning": return <Reasoning text={part.text} growing={growing} />;
     case "data-failed": return <p className="note note-bad" role="status" data-testid="message:failed">{asSentence(part.data.text)}</p>;
+    case "data-stopped": return <p className="note" role="status" data-testid="message:stopped">{asSentence(part.data.text)}</p>;
     case "file": return <p className="note">{texts.message.file(part.filename ?? part.mediaType)}</p>;
     default: return null;
   }

@@ -4,7 +4,7 @@ import { texts } from "../texts";
 import { chooseModel, modelFor, useModelChoice } from "./model";
 
 /** With one model, only its name is shown; without models, nothing is shown. */
-export function ModelPicker({ chatId }: { chatId: string }) {
+export function ModelPicker({ chatId, begun }: { chatId: string; begun: boolean }) {
   const info = useServer((server) => server.info);
   const choices = useModelChoice();
   const models = info?.models ?? [];
@@ -15,7 +15,7 @@ export function ModelPicker({ chatId }: { chatId: string }) {
       <select
         aria-label={texts.composer.model}
         value={modelFor(chatId, info, choices) ?? ""}
-        onChange={(event) => chooseModel(chatId, event.target.value)}
+        onChange={(event) => chooseModel(chatId, event.target.value, begun)}
         data-testid="composer:model"
       >
         {models.map((model) => (

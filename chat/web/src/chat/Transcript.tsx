@@ -5,6 +5,7 @@ import { texts } from "../texts";
 import { PageEnd } from "../ui/stick";
 import type { Live } from "./live";
 import { MessageView } from "./MessageView";
+import { directCommand, textOf } from "./words";
 
 type Props = {
   messages: ChatMessage[];
@@ -46,6 +47,7 @@ export function Transcript({ messages, live, onStop, onEdit, onAgain, endRef }: 
               onStop={live.running ? onStop : null}
               onEdit={onEdit}
               onAgain={onAgain}
+              again={isCommand(messages[index - 1]) ? texts.message.runAgain : texts.message.regenerate}
             />
           ))}
           {waiting ? <Waiting text={live.sandbox?.text ?? texts.message.working} /> : null}
@@ -58,6 +60,11 @@ export function Transcript({ messages, live, onStop, onEdit, onAgain, endRef }: 
       ) : null}
     </div>
   );
+}
+
+/** Its answer is what a command printed. */
+function isCommand(question: ChatMessage | undefined): boolean {
+  return question !== undefined && directCommand(textOf(question)) !== null;
 }
 
 function Waiting({ text }: { text: string }) {

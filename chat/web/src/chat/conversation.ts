@@ -7,13 +7,15 @@ import { getChat, stopTurn } from "../api/chats";
 import { ApiError, sentenceOf } from "../api/error";
 import type { ChatMessage } from "../api/types";
 import { loadChats, noteChat } from "../chats/store";
-import { isAway, refreshServer, suspect, suspectTools, useServer } from "../server/store";
+import { isAway, refreshServer, suspect, suspectTools } from "../server/store";
 import { texts } from "../texts";
 import { announce } from "../ui/announce";
-import { draftOf, setDraft } from "./drafts";
+import { pause } from "../ui/pause";
+import { giveBack } from "./drafts";
 import { CUT, isBroken, isBrokenCall, isUnreachable, OWN_WORDS, PASSING_CODES } from "./faults";
-import { liveOf, setLive } from "./live";
-import { modelFor, useModelChoice } from "./model";
+import { isTaken, liveOf, setLive } from "./live";
+import { noteModel, optionsFor } from "./model";
+import { hold, type Refused } from "./queued";
 import { newId } from "./ids";
 import { renewed, settled } from "./renewed";
 import { transportFor } from "./transport";
@@ -36,9 +38,12 @@ export class Conversation {
   private cuts = 0;
   /** Increases with each message that the user sends. */
   private turn = 0;
-  /** The displayed messages may be older than the server's. */
-  private stale = false;
+  /** The server is down. The displayed messages may be older than its own, and it may still be answering. */
+  stale = false;
   private closed = false;
+  /** Another page may have changed the chat while something was in progress here. */
+  missed = false;
+  private refused: Refused | null = null;
 
   constructor(
     readonly id: string,
@@ -50,7 +55,13 @@ export class Conversation {
       id,
       messages,
       generateId: newId,
-      transport: transportFor(id, temporary, { began: () => this.begin(), stopped: () => (this.stopped = true) }),
+      transport: transportFor(id, temporary, {
+        began: () => this.begin(),
+        stopped: () => {
+          this.stopped = true;
+          hold(id);
+        },
+      }),
       onData: (part) => {
         if (part.type === "data-sandbox") setLive(id, { sandbox: part.data.state === "ready" ? null : part.data });
         else if (part.type === "data-chat" && !temporary) noteChat(id, { title: part.data.title });
@@ -63,22 +74,27 @@ export class Conversation {
     });
   }
 
-  send(text: string): Promise<void> {
-    return this.run(text, () => this.chat.sendMessage({ text }, this.options()));
+  /** `refused` gets a text that the server does not accept, and whether it is answering already. Without it, the composer does. */
+  send(text: string, refused?: Refused): Promise<void> {
+    this.refused = refused ?? null;
+    return this.run(text, () => this.chat.sendMessage({ text }, optionsFor(this.id)));
   }
 
   edit(messageId: string, text: string): Promise<void> {
-    return this.run(text, () => this.chat.sendMessage({ text, messageId }, this.options()));
+    this.refused = null;
+    return this.run(text, () => this.chat.sendMessage({ text, messageId }, optionsFor(this.id)));
   }
 
   answerAgain(messageId?: string): Promise<void> {
-    const options = this.options();
+    const options = optionsFor(this.id);
+    this.refused = null;
     return this.run("", () => this.chat.regenerate(messageId === undefined ? options : { messageId, ...options }));
   }
 
   /** Stops the answer. The server keeps it so far, and ends the stream. */
   async stop(): Promise<void> {
     if (!liveOf(this.id).running) return;
+    hold(this.id);
     if (!this.temporary) setLive(this.id, { settling: true });
     const { lastMessage } = this.chat;
     const turnId = this.began && lastMessage?.role === "assistant" ? lastMessage.id : null;
@@ -98,14 +114,11 @@ export class Conversation {
     if (!this.temporary) void this.settle(false);
   }
 
-  /** Another window may have continued this chat meanwhile. */
+  /** Another page may have continued this chat meanwhile. */
   async refresh(): Promise<void> {
-    if (!this.temporary && this.chat.messages.length > 0 && !isTaken(this.id)) await this.rejoin();
-  }
-
-  private async rejoin(): Promise<void> {
-    const running = await this.reload().catch(() => false);
-    if (running) void this.join();
+    if (this.temporary || this.chat.messages.length === 0) return;
+    this.missed = isTaken(this.id);
+    if (!this.missed && (await this.reload())) void this.join();
   }
 
   /** The server or its tools were down and respond again. */
@@ -125,7 +138,7 @@ export class Conversation {
   private async run(text: string, request: () => Promise<void>): Promise<void> {
     // A user may press a button twice before the page shows the first press.
     if (isTaken(this.id)) {
-      if (text && text !== this.sent) this.giveBack(text);
+      if (text && text !== this.sent) giveBack(this.id, text);
       return;
     }
     this.enter(text);
@@ -145,11 +158,6 @@ export class Conversation {
     setLive(this.id, { running: true, settling: false, failure: null, sandbox: null });
   }
 
-  private options(): { body: { model?: string } } {
-    const model = modelFor(this.id, useServer.getState().info, useModelChoice.getState());
-    return { body: model === undefined ? {} : { model } };
-  }
-
   private begin(): void {
     if (this.began) return;
     this.began = true;
@@ -163,8 +171,7 @@ export class Conversation {
     this.ended = true;
     const during = this.began ? "answer" : "sending";
     if (!this.began) {
-      this.chat.messages = this.before;
-      this.giveBack(this.sent);
+      this.takeBack(error instanceof ApiError && error.code === "busy");
       this.stale = isUnreachable(error) && this.before.length > 0 && !this.temporary;
     }
     const code = error instanceof ApiError ? error.code : null;
@@ -172,32 +179,30 @@ export class Conversation {
     setLive(this.id, { running: false, settling: false, sandbox: null, failure: { sentence, during, code } });
     announce(this.began ? texts.message.failed : sentence);
     suspect(error);
-    if (code === "busy" && !this.began) void (this.temporary ? this.join() : this.rejoin());
+    if (code === "busy" && !this.began) void (this.temporary ? this.join() : this.refresh().catch(() => undefined));
     else if (this.began && !this.temporary) void loadChats();
   }
 
   private finish(aborted: boolean, cut: boolean): void {
     this.ended = true;
-    setLive(this.id, { running: false, settling: false, sandbox: null });
+    setLive(this.id, { running: false, settling: false, sandbox: null});
     if (this.chat.lastMessage?.parts.some(isBrokenCall)) suspectTools();
     announce(aborted ? texts.message.stopped : cut ? texts.errors.cut : texts.message.done);
     if (this.temporary) {
       if (cut && !aborted) void pause(REJOIN_MS).then(() => this.join());
       return;
     }
-    if (!this.began) this.takeBack();
+    if (!this.began) this.takeBack(false);
     else if (aborted || cut || this.joined) void this.settle(aborted);
     else void loadChats();
   }
 
   /** Stopped before the server responded: handled as if it had not been sent. */
-  private takeBack(): void {
+  private takeBack(isBusy: boolean): void {
     this.chat.messages = this.before;
-    this.giveBack(this.sent);
-  }
-
-  private giveBack(text: string): void {
-    if (text && !draftOf(this.id)) setDraft(this.id, text);
+    if (this.refused) this.refused(isBusy);
+    else if (this.sent) giveBack(this.id, this.sent);
+    this.refused = null;
   }
 
   private async settle(aborted: boolean): Promise<void> {
@@ -223,7 +228,7 @@ export class Conversation {
 
   /** If the server itself is down, there are no attempts: the chat is read when the server responds again. */
   private async isWorthAnotherTry(thrown: unknown): Promise<boolean> {
-    if (!isUnreachable(thrown)) return true;
+    if (!isUnreachable(thrown)) return !(thrown instanceof ApiError && thrown.status === 404);
     await refreshServer();
     this.stale = isAway();
     return !this.stale;
@@ -234,17 +239,10 @@ export class Conversation {
     const { turn } = this;
     const stored = await getChat(this.id);
     // A response to a request from before the user's next message is outdated.
-    if (!liveOf(this.id).running && turn === this.turn) this.chat.messages = renewed(this.chat.messages, settled(stored, this.chat.messages));
+    if (!liveOf(this.id).running && turn === this.turn) {
+      noteModel(this.id, stored.model);
+      this.chat.messages = renewed(this.chat.messages, settled(stored, this.chat.messages));
+    }
     return stored.running ? "answering" : false;
   }
-}
-
-/** Nothing can be sent now: an answer is in progress. */
-function isTaken(id: string): boolean {
-  const { running, settling } = liveOf(id);
-  return running || settling;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

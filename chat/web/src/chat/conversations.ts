@@ -8,8 +8,9 @@ import { go, useRoute } from "../app/route";
 import { isAway, suspect, useServer } from "../server/store";
 import { Conversation } from "./conversation";
 import { newId } from "./ids";
-import { liveOf } from "./live";
+import { liveOf, onceIdle } from "./live";
 import { noteModel } from "./model";
+import { continueWith, forgetQueued, hasQueued, hold } from "./queued";
 import { settled } from "./renewed";
 
 /** Idle stored chats beyond this number are closed; they are read again when they are opened. */
@@ -29,6 +30,13 @@ useServer.subscribe((now, before) => {
   for (const entry of Object.values(useConversations.getState().entries)) {
     if (entry.state === "ready") entry.conversation.serverIsBack();
   }
+});
+
+onceIdle((id) => {
+  const entry = useConversations.getState().entries[id];
+  if (entry?.state !== "ready" || entry.conversation.stale) return;
+  const { conversation } = entry;
+  if (!continueWith(conversation) && conversation.missed) void refreshOpen(id);
 });
 
 /** The chat of the empty page. It becomes a stored chat with its first message. */
@@ -56,6 +64,7 @@ export async function openStored(id: string): Promise<void> {
     noteModel(id, stored.model);
     put(id, { state: "ready", conversation });
     if (stored.running) void conversation.join();
+    else hold(id);
     closeIdle(id);
   } catch (thrown) {
     suspect(thrown);
@@ -77,6 +86,7 @@ export async function endTemporary(id: string): Promise<void> {
   if (entry?.state === "ready") await entry.conversation.stop();
   await deleteSandbox(id).catch(() => undefined);
   forgetTicket(id);
+  forgetQueued(id);
   forgetConversation(id);
 }
 
@@ -88,10 +98,18 @@ export function forgetConversation(id: string): void {
   });
 }
 
-/** Reads the chat again when the page becomes visible, because another window may have changed it. */
-export function refreshInView(id: string | null): void {
-  const entry = id === null ? undefined : useConversations.getState().entries[id];
-  if (entry?.state === "ready") void entry.conversation.refresh();
+/** Reads an open chat again, because another page may have changed or deleted it. */
+export async function refreshOpen(id: string): Promise<void> {
+  const entry = useConversations.getState().entries[id];
+  if (entry?.state !== "ready") return;
+  try {
+    await entry.conversation.refresh();
+  } catch (thrown) {
+    const missing = thrown instanceof ApiError && thrown.status === 404;
+    if (!missing || useConversations.getState().entries[id] !== entry) return;
+    forgetQueued(id);
+    put(id, { state: "missing" });
+  }
 }
 
 /** After a new token, everything that failed without one is requested again. */
@@ -108,7 +126,7 @@ function put(id: string, entry: Entry): void {
 function closeIdle(keep: string): void {
   const { entries, draftId } = useConversations.getState();
   const idle = Object.entries(entries).filter(([id, entry]) => {
-    if (id === keep || id === draftId || liveOf(id).running) return false;
+    if (id === keep || id === draftId || liveOf(id).running || liveOf(id).settling || hasQueued(id)) return false;
     return entry.state !== "ready" || !entry.conversation.temporary;
   });
   for (const [id] of idle.slice(0, Math.max(0, idle.length - MAX_OPEN))) forgetConversation(id);

@@ -14,3 +14,9 @@ export function draftOf(chatId: string): string {
 export function setDraft(chatId: string, text: string): void {
   useDrafts.setState(({ drafts }) => ({ drafts: { ...drafts, [chatId]: text } }));
 }
+
+/** Returns a text that was not sent to the composer, before what the user has typed since. */
+export function giveBack(chatId: string, text: string): void {
+  const draft = draftOf(chatId);
+  setDraft(chatId, draft ? `${text}\n\n${draft}` : text);
+}

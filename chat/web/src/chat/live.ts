@@ -41,3 +41,25 @@ export function liveOf(chatId: string): Live {
 export function setLive(chatId: string, change: Partial<Live>): void {
   useLives.setState(({ lives }) => ({ lives: { ...lives, [chatId]: { ...(lives[chatId] ?? QUIET), ...change } } }));
 }
+
+/** Calls the listener when nothing is in progress in a chat any more. An answer that the page joins again has not ended. */
+export function onceIdle(listener: (chatId: string) => void): void {
+  useLives.subscribe((now, before) => {
+    for (const chatId of Object.keys(before.lives)) {
+      if (isBusy(before.lives[chatId]) && !isBusy(now.lives[chatId])) {
+        setTimeout(() => {
+          if (!isTaken(chatId)) listener(chatId);
+        });
+      }
+    }
+  });
+}
+
+function isBusy(live: Live | undefined): boolean {
+  return live !== undefined && (live.running || live.settling);
+}
+
+/** Nothing can be sent now: an answer is in progress. */
+export function isTaken(chatId: string): boolean {
+  return isBusy(liveOf(chatId));
+}

@@ -8,7 +8,7 @@ export function textOf(message: ChatMessage): string {
 /** The answer has no content, for example because the model server is down. */
 export function isUnanswered(message: ChatMessage | undefined): boolean {
   if (message?.role === "user") return true;
-  return message?.role === "assistant" && message.parts.every((part) => part.type === "step-start" || part.type === "data-failed");
+  return message?.role === "assistant" && message.parts.every(({ type }) => type === "step-start" || type === "data-failed" || type === "data-stopped");
 }
 
 /** The answer states itself why it is incomplete. */

@@ -1,6 +1,6 @@
 // The list of stored chats, newest change first, page by page.
 import { create } from "zustand";
-import { deleteChat, listChats, renameChat } from "../api/chats";
+import { changeChat, deleteChat, listChats } from "../api/chats";
 import { sentenceOf } from "../api/error";
 import type { ChatPage, ChatSummary } from "../api/types";
 
@@ -47,7 +47,7 @@ export function noteChat(id: string, change: { title?: string }): void {
 }
 
 export async function rename(id: string, title: string): Promise<void> {
-  const renamed = await renameChat(id, title);
+  const renamed = await changeChat(id, { title });
   useChats.setState(({ chats }) => ({ chats: chats.map((chat) => (chat.id === id ? { ...chat, ...renamed } : chat)) }));
 }
 

@@ -8,7 +8,7 @@ export function Facts({ info }: { info: SandboxInfo }) {
   const facts: [string, string | null][] = [
     [texts.session.cpus, limits?.cpus ? String(limits.cpus) : null],
     [texts.session.active, info.lastActiveAt ? ago(info.lastActiveAt) : null],
-    [texts.session.expires, info.expiresAt ? ago(info.expiresAt) : null],
+    [info.state === "parked" ? texts.session.deletedAt : texts.session.parksAt, info.expiresAt ? ago(info.expiresAt) : null],
     [texts.session.seed, seed.state === "none" ? null : texts.session.seeds[seed.state]],
     [texts.session.image, info.image],
     [texts.session.provider, info.provider],

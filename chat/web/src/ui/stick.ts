@@ -5,6 +5,10 @@ import { type RefObject, useEffect, useLayoutEffect, useRef } from "react";
 /** A position this close to the end counts as the end. */
 const NEAR_PX = 32;
 
+/** A scroll this soon after an input of the reader is the reader's. Others follow from content that shrinks. */
+const INPUT_MS = 1500;
+const INPUTS = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
+
 function isAtEnd(box: HTMLElement): boolean {
   return box.scrollHeight - box.scrollTop - box.clientHeight <= NEAR_PX;
 }
@@ -31,6 +35,7 @@ export function useStickToEnd(ref: RefObject<HTMLElement | null>, live: boolean,
 export class PageEnd {
   private held = true;
   private lastTop: number;
+  private inputAt = -Infinity;
   private readonly sizes: ResizeObserver;
 
   constructor(
@@ -43,6 +48,7 @@ export class PageEnd {
     this.sizes.observe(content);
     this.sizes.observe(box);
     box.addEventListener("scroll", this.scrolled, { passive: true });
+    for (const input of INPUTS) window.addEventListener(input, this.noted, { passive: true, capture: true });
   }
 
   toEnd(): void {
@@ -54,13 +60,19 @@ export class PageEnd {
   close(): void {
     this.sizes.disconnect();
     this.box.removeEventListener("scroll", this.scrolled);
+    for (const input of INPUTS) window.removeEventListener(input, this.noted, { capture: true });
   }
 
-  // Only an upward scroll releases it: the box also scrolls when its content shrinks or grows.
+  private readonly noted = () => {
+    this.inputAt = performance.now();
+  };
+
+  // Only an upward scroll of the reader releases it. The box also scrolls when its content shrinks, and may not be at its end
+  // any more when this is reported.
   private readonly scrolled = () => {
     const { box } = this;
     if (isAtEnd(box)) this.held = true;
-    else if (box.scrollTop < this.lastTop - 2) this.held = false;
+    else if (box.scrollTop < this.lastTop - 2 && performance.now() - this.inputAt < INPUT_MS) this.held = false;
     this.lastTop = box.scrollTop;
     this.onAway(!isAtEnd(box) && !this.held);
   };

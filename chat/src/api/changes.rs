@@ -1,0 +1,215 @@
+//! `GET /api/changes`: tells the pages of an owner which of their chats have changed, so that they read them again.
+//!
+//! A page learns only that there is something new, so a lost line costs a request and no message. The first line of a stream,
+//! and one after lines that were lost, stands for every chat.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use futures::Stream;
+use http::header::{CONTENT_TYPE, HeaderName};
+use serde_json::json;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Api;
+use super::caller::Caller;
+use super::chat_ref::ChatRef;
+use super::error::{Error, Result};
+use crate::account::Owner;
+
+/// Maximum number of pages that listen at once. Each has a connection.
+const MAX_PAGES: usize = 128;
+
+/// Maximum number of pages of one user, so that others can have some. An app without accounts has no users.
+const MAX_PAGES_OF_USER: usize = 16;
+
+/// Number of changes, of all owners, that wait for a slow page.
+const UNREAD: usize = 256;
+
+/// Silence after which an empty line is sent, so that a page that is gone is found.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Tells pages about changes. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Changes {
+    sender: broadcast::Sender<Change>,
+    /// Number of pages of each owner.
+    pages: Arc<Mutex<HashMap<Owner, usize>>>,
+    /// Cancelled when the app stops.
+    stop: CancellationToken,
+}
+
+#[derive(Debug, Clone)]
+struct Change {
+    owner: Owner,
+    chat: Arc<str>,
+}
+
+/// A page that listens. Dropping it makes room for another.
+#[derive(Debug)]
+struct Page {
+    changes: Changes,
+    owner: Owner,
+    receiver: broadcast::Receiver<Change>,
+    has_begun: bool,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { sender: broadcast::Sender::new(UNREAD), pages: Arc::default(), stop: CancellationToken::new() }
+    }
+}
+
+impl Changes {
+    /// Tells the pages of the chat's owner. Only its own page can show a temporary chat.
+    pub(super) fn tell(&self, chat: &ChatRef) {
+        if chat.is_kept {
+            self.send(chat.chats.owner().clone(), &chat.id);
+        }
+    }
+
+    /// Ends all streams.
+    pub(super) fn end(&self) {
+        self.stop.cancel();
+    }
+
+    fn send(&self, owner: Owner, chat: &str) {
+        // It fails if there are no pages.
+        let _ = self.sender.send(Change { owner, chat: chat.into() });
+    }
+
+    fn open(&self, owner: Owner) -> Result<Page> {
+        let mut pages = self.pages();
+        if pages.values().sum::<usize>() >= MAX_PAGES {
+            return Err(Error::TooManyPages { limit: MAX_PAGES });
+        }
+        let of_owner = pages.entry(owner.clone()).or_default();
+        if matches!(owner, Owner::User(_)) && *of_owner >= MAX_PAGES_OF_USER {
+            return Err(Error::TooManyPages { limit: MAX_PAGES_OF_USER });
+        }
+        *of_owner += 1;
+        drop(pages);
+        Ok(Page { changes: self.clone(), owner, receiver: self.sender.subscribe(), has_begun: false })
+    }
+
+    fn pages(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Page {
+    /// The next line, or `None` when the app stops.
+    async fn next(&mut self) -> Option<String> {
+        let stop = self.changes.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => None,
+            line = timeout(KEEP_ALIVE, self.line()) => Some(line.unwrap_or_else(|_| "\n".to_owned())),
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            return line_of(None);
+        }
+        loop {
+            match self.receiver.recv().await {
+                Ok(change) if change.owner == self.owner => return line_of(Some(&change.chat)),
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return line_of(None),
+                // The sender is part of `self`.
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let mut pages = self.changes.pages();
+        if let Some(of_owner) = pages.get_mut(&self.owner) {
+            *of_owner -= 1;
+            if *of_owner == 0 {
+                pages.remove(&self.owner);
+            }
+        }
+    }
+}
+
+fn line_of(chat: Option<&str>) -> String {
+    format!("{}\n", json!({ "chat": chat }))
+}
+
+/// `GET /api/changes`: `{"chat": id}` for each change, one per line, and `{"chat": null}` for every chat.
+pub(super) async fn changes(State(api): State<Api>, caller: Caller) -> Result<Response> {
+    let page = api.changes.open(caller.owner())?;
+    let headers =
+        [(CONTENT_TYPE, "application/x-ndjson"), (HeaderName::from_static("x-accel-buffering"), "no")];
+    Ok((headers, Body::from_stream(lines(page))).into_response())
+}
+
+fn lines(page: Page) -> impl Stream<Item = std::result::Result<String, Infallible>> {
+    futures::stream::unfold(page, |mut page| async move {
+        let line = page.next().await?;
+        Some((Ok(line), page))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::account::UserId;
+
+    const ALL: &str = "{\"chat\":null}\n";
+
+    #[tokio::test]
+    async fn a_page_hears_of_its_owners_chats_and_when_it_has_missed_some() {
+        let changes = Changes::default();
+        let [ann, bob] = [UserId::random(), UserId::random()].map(Owner::User);
+        let mut page = changes.open(ann.clone()).unwrap();
+        assert_eq!(page.next().await.unwrap(), ALL);
+        changes.send(bob.clone(), "his");
+        assert_eq!(page.next().now_or_never(), None);
+        changes.send(ann.clone(), "hers");
+        assert_eq!(page.next().await.unwrap(), "{\"chat\":\"hers\"}\n");
+        for _ in 0..=UNREAD {
+            changes.send(bob.clone(), "his");
+        }
+        assert_eq!(page.next().await.unwrap(), ALL);
+        changes.end();
+        assert_eq!(page.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn pages_are_bounded() {
+        let changes = Changes::default();
+        let ann = Owner::User(UserId::random());
+        let mut of_ann: Vec<_> = (0..MAX_PAGES_OF_USER).map(|_| changes.open(ann.clone()).unwrap()).collect();
+        let refused = changes.open(ann.clone()).unwrap_err();
+        assert!(matches!(refused, Error::TooManyPages { limit: MAX_PAGES_OF_USER }), "{refused}");
+        let others = (MAX_PAGES_OF_USER..MAX_PAGES).map(|_| changes.open(Owner::Everyone).unwrap());
+        let others: Vec<_> = others.collect();
+        assert!(matches!(changes.open(Owner::Everyone), Err(Error::TooManyPages { limit: MAX_PAGES })));
+        of_ann.pop();
+        of_ann.push(changes.open(ann).unwrap());
+        drop((of_ann, others));
+        assert!(changes.pages().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_broken_by_empty_lines() {
+        let changes = Changes::default();
+        let mut page = changes.open(Owner::Everyone).unwrap();
+        assert_eq!(page.next().await.unwrap(), ALL);
+        assert_eq!(page.next().await.unwrap(), "\n");
+    }
+}
