@@ -14,6 +14,9 @@ use sandboxd::model::layout::{AGENT_PROGRAM, container_name, volume_name};
 
 use test_daemon::{Home, docker};
 
+/// Directory in the run dir with what starts have found to work.
+const START_RECORDS: &str = "start-records";
+
 /// Disks that a daemon creates in advance.
 const DISKS_AHEAD: usize = 2;
 
@@ -147,10 +150,27 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
         loop_devices: loop_devices(&files),
         mounts: mounts(&volumes),
         volumes,
-        run_dir: names_in(&home.path().join("run").join(instance.id())),
+        run_dir: sandboxes_in(&home.path().join("run").join(instance.id())),
         agents: agents(instance.id()),
     };
     (found, volume_disks, files)
+}
+
+/// The names of a run dir besides what the daemon has found to work at its start, which is no sandbox's.
+fn sandboxes_in(run_dir: &Path) -> BTreeSet<String> {
+    let mut names = names_in(run_dir);
+    names.remove(START_RECORDS);
+    names
+}
+
+/// Lets the next start try everything itself.
+pub(crate) fn remove_start_records(home: &Home) {
+    let Some(instance) = home.instance() else { return };
+    let records = home.path().join("run").join(instance.id()).join(START_RECORDS);
+    match fs::remove_dir_all(records) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
+        _ => {}
+    }
 }
 
 fn names_in(dir: &Path) -> BTreeSet<String> {

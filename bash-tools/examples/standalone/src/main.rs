@@ -1,10 +1,12 @@
 //! Runs one command in the sandbox of a chat: `cargo run -- 'uname -a'`.
 
+use std::process::ExitCode;
+
 use bash_tools::tools::{BashInput, CancellationToken};
 use bash_tools::{App, gates::Decision, session::ChatKey};
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let command = std::env::args().nth(1).ok_or("usage: standalone COMMAND")?;
     let url = std::env::var("SANDBOXD_URL").unwrap_or("http://127.0.0.1:8080".into());
     let token = std::env::var("SANDBOXD_ADMIN_TOKEN").unwrap_or_default();
@@ -13,5 +15,5 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let output = tools.bash_whole(BashInput { command, ..BashInput::default() }, CancellationToken::new()).await?;
     print!("{}", output.stdout);
     eprint!("{}", output.stderr);
-    std::process::exit(output.exit_code)
+    Ok(ExitCode::from(u8::try_from(output.exit_code).unwrap_or(u8::MAX)))
 }
