@@ -78,7 +78,7 @@ pub(super) async fn run_all(runner: &Runner, calls: &[ToolCall], out: &mut Out) 
             let is_last = is_result(&chunk);
             out.say(chunk).await;
             // The last one is stored with the end of the step.
-            left -= usize::from(is_last);
+            left = left.saturating_sub(usize::from(is_last));
             if is_last && is_kept && left > 0 {
                 out.store_result().await;
             }
@@ -212,4 +212,43 @@ fn mark_incomplete(output: &mut Value, error: &tools::Error) {
 
 fn output_of(answer: &Answer) -> Value {
     serde_json::to_value(answer).expect("answers are maps of text and numbers, which JSON has")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Live;
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_begin_only_when_they_are_stored() {
+        let call =
+            ToolCall { id: "a".into(), name: "bash".into(), input: Ok(json!({ "command": "ls" })), opaque: None };
+        let runner = Runner {
+            tools: Err(Reason::NotConfigured),
+            kept_turn: Some("turn".into()),
+            has_begun: false,
+            cancel: CancellationToken::new(),
+        };
+        for (is_stored, expected) in [(false, NOT_STORED), (true, "There are no tools")] {
+            let (kept, mut versions) = mpsc::channel(1);
+            let mut out = Out::new(Live::default().speaker(), kept);
+            out.say(Chunk::ToolInputAvailable {
+                tool_call_id: "a".into(),
+                tool_name: "bash".into(),
+                input: json!({ "command": "ls" }),
+                provider_metadata: None,
+            })
+            .await;
+            let storing = async {
+                let version = versions.recv().await.unwrap();
+                assert_eq!(version.pending.unwrap(), ["a"]);
+                version.stored.unwrap().send(is_stored).unwrap();
+            };
+            let calls = [call.clone()];
+            let (results, ()) = tokio::join!(run_all(&runner, &calls, &mut out), storing);
+            assert!(results[0].is_error && results[0].content.starts_with(expected), "{results:?}");
+        }
+    }
 }
