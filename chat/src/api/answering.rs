@@ -36,10 +36,10 @@ impl Api {
             true => self.settings.unwatched_turns,
             false => UNWATCHED_TEMPORARY.min(self.settings.unwatched_turns),
         };
-        changes.tell(&chat_ref);
+        chat_ref.tell(&changes);
         drop(self.turns.spawn(async move {
             answering.run(unwatched_limit).await;
-            changes.tell(&chat_ref);
+            chat_ref.tell(&changes);
         }));
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /api/changes`: tells the pages of an owner which of their chats have changed, so that they read them again.
+//! Tells the pages of an owner which of their chats have changed, so that they read them again.
 //!
 //! A page learns only that there is something new, so a lost line costs a request and no message. The first line of a stream,
 //! and one after lines that were lost, stands for every chat.
@@ -8,20 +8,13 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use futures::Stream;
-use http::header::{CONTENT_TYPE, HeaderName};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::Api;
-use super::caller::Caller;
-use super::chat_ref::ChatRef;
 use super::error::{Error, Result};
 use crate::account::Owner;
 
@@ -55,7 +48,7 @@ struct Change {
 
 /// A page that listens. Dropping it makes room for another.
 #[derive(Debug)]
-struct Page {
+pub(super) struct Page {
     changes: Changes,
     owner: Owner,
     receiver: broadcast::Receiver<Change>,
@@ -69,11 +62,10 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Tells the pages of the chat's owner. Only its own page can show a temporary chat.
-    pub(super) fn tell(&self, chat: &ChatRef) {
-        if chat.is_kept {
-            self.send(chat.chats.owner().clone(), &chat.id);
-        }
+    /// Tells the pages of an owner that a chat has changed.
+    pub(super) fn tell(&self, owner: &Owner, chat: &str) {
+        // It fails if there are no pages.
+        let _ = self.sender.send(Change { owner: owner.clone(), chat: chat.into() });
     }
 
     /// Ends all streams.
@@ -81,12 +73,8 @@ impl Changes {
         self.stop.cancel();
     }
 
-    fn send(&self, owner: Owner, chat: &str) {
-        // It fails if there are no pages.
-        let _ = self.sender.send(Change { owner, chat: chat.into() });
-    }
-
-    fn open(&self, owner: Owner) -> Result<Page> {
+    /// Begins to tell a page of an owner.
+    pub(super) fn open(&self, owner: Owner) -> Result<Page> {
         let mut pages = self.pages();
         if pages.values().sum::<usize>() >= MAX_PAGES {
             return Err(Error::TooManyPages { limit: MAX_PAGES });
@@ -106,6 +94,14 @@ impl Changes {
 }
 
 impl Page {
+    /// The lines for the page: `{"chat": id}` for each change, `{"chat": null}` for every chat.
+    pub(super) fn into_lines(self) -> impl Stream<Item = std::result::Result<String, Infallible>> {
+        futures::stream::unfold(self, |mut page| async move {
+            let line = page.next().await?;
+            Some((Ok(line), page))
+        })
+    }
+
     /// The next line, or `None` when the app stops.
     async fn next(&mut self) -> Option<String> {
         let stop = self.changes.stop.clone();
@@ -147,21 +143,6 @@ fn line_of(chat: Option<&str>) -> String {
     format!("{}\n", json!({ "chat": chat }))
 }
 
-/// `GET /api/changes`: `{"chat": id}` for each change, one per line, and `{"chat": null}` for every chat.
-pub(super) async fn changes(State(api): State<Api>, caller: Caller) -> Result<Response> {
-    let page = api.changes.open(caller.owner())?;
-    let headers =
-        [(CONTENT_TYPE, "application/x-ndjson"), (HeaderName::from_static("x-accel-buffering"), "no")];
-    Ok((headers, Body::from_stream(lines(page))).into_response())
-}
-
-fn lines(page: Page) -> impl Stream<Item = std::result::Result<String, Infallible>> {
-    futures::stream::unfold(page, |mut page| async move {
-        let line = page.next().await?;
-        Some((Ok(line), page))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
@@ -177,12 +158,12 @@ mod tests {
         let [ann, bob] = [UserId::random(), UserId::random()].map(Owner::User);
         let mut page = changes.open(ann.clone()).unwrap();
         assert_eq!(page.next().await.unwrap(), ALL);
-        changes.send(bob.clone(), "his");
+        changes.tell(&bob, "his");
         assert_eq!(page.next().now_or_never(), None);
-        changes.send(ann.clone(), "hers");
+        changes.tell(&ann, "hers");
         assert_eq!(page.next().await.unwrap(), "{\"chat\":\"hers\"}\n");
         for _ in 0..=UNREAD {
-            changes.send(bob.clone(), "his");
+            changes.tell(&bob, "his");
         }
         assert_eq!(page.next().await.unwrap(), ALL);
         changes.end();

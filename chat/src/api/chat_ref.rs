@@ -10,6 +10,7 @@ use http::request::Parts;
 
 use super::Api;
 use super::caller::Caller;
+use super::changes::Changes;
 use super::error::{Error, Result};
 use crate::account::Owner;
 use crate::store::{self, OwnedChats};
@@ -63,6 +64,13 @@ impl ChatRef {
         let Some(subject) = chats.subject(&id).await? else { return Ok(None) };
         let key = key_of(&id, subject)?;
         Ok(Some(Self { id, key, is_kept: true, chats, exists: true }))
+    }
+
+    /// Tells the pages of the owner that the chat has changed. Only its own page can show a temporary chat.
+    pub(super) fn tell(&self, changes: &Changes) {
+        if self.is_kept {
+            changes.tell(self.chats.owner(), &self.id);
+        }
     }
 
     /// Fails if the chat was never started. A temporary chat exists as long as its ticket.

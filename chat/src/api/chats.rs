@@ -1,9 +1,12 @@
 //! Stored chats, and tickets for temporary ones.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use bash_tools::session::ChatKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,6 +49,14 @@ pub(super) async fn list(
     Ok(Json(api.store.chats_of(caller.owner()).chats(limit, which.cursor.as_deref()).await?))
 }
 
+/// `GET /api/changes`: one line for each change of a chat of the caller, until the connection ends.
+pub(super) async fn changes(State(api): State<Api>, caller: Caller) -> Result<Response> {
+    let page = api.changes.open(caller.owner())?;
+    let headers =
+        [(CONTENT_TYPE, "application/x-ndjson"), (HeaderName::from_static("x-accel-buffering"), "no")];
+    Ok((headers, Body::from_stream(page.into_lines())).into_response())
+}
+
 /// `GET /api/chats/{id}`
 pub(super) async fn read(State(api): State<Api>, chat_ref: ChatRef) -> Result<Json<Value>> {
     let chat = found(chat_ref.chats.chat(&chat_ref.id).await?)?;
@@ -81,7 +92,7 @@ pub(super) async fn change(
         return Err(bad("body", "must have `title` or `model`".into()));
     }
     chat_ref.chats.change(&chat_ref.id, title, model).await?;
-    api.changes.tell(&chat_ref);
+    chat_ref.tell(&api.changes);
     Ok(Json(found(chat_ref.chats.chat(&chat_ref.id).await?)?))
 }
 
@@ -93,7 +104,7 @@ pub(super) async fn delete(State(api): State<Api>, chat_ref: ChatRef) -> Result<
     if chat_ref.is_kept {
         chat_ref.chats.delete(&chat_ref.id).await?;
     }
-    api.changes.tell(&chat_ref);
+    chat_ref.tell(&api.changes);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -8,8 +8,8 @@ use axum::{Router, extract::DefaultBodyLimit};
 use bash_tools::gates::{BashToolsLayer, Gates, access_route};
 
 use super::{
-    ACCESS_ROUTE, Api, HEALTH_ROUTE, about, account, answer, body, changes, chats, error, files, guard,
-    identify, oidc, page, sandbox, session, users,
+    ACCESS_ROUTE, Api, HEALTH_ROUTE, about, account, answer, body, chats, error, files, guard, identify,
+    oidc, page, sandbox, session, users,
 };
 use crate::oidc::CALLBACK_PATH;
 
@@ -47,7 +47,7 @@ fn private() -> Vec<Route> {
     vec![
         post("/api/chat", answer::answer),
         post("/api/temporary", chats::begin_temporary),
-        get("/api/changes", changes::changes),
+        get("/api/changes", chats::changes),
         get("/api/chats", chats::list),
         get("/api/chats/{id}", chats::read),
         patch("/api/chats/{id}", chats::change),

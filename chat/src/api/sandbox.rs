@@ -34,7 +34,7 @@ pub(super) async fn read(State(api): State<Api>, found: ChatWorkspace) -> Result
 pub(super) async fn park(State(api): State<Api>, found: ChatWorkspace) -> Result<Json<Value>> {
     let ChatWorkspace(chat_ref, workspace) = found;
     workspace.park().await?;
-    api.changes.tell(&chat_ref);
+    chat_ref.tell(&api.changes);
     status_of(&api, &chat_ref, &workspace).await
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn delete(State(api): State<Api>, found: ChatWorkspace) -> Resu
     let ChatWorkspace(chat_ref, workspace) = found;
     let _place = api.turns.end(&chat_ref.key).await?;
     workspace.delete().await?;
-    api.changes.tell(&chat_ref);
+    chat_ref.tell(&api.changes);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn allow(
         )));
     }
     let policy = workspace.allow_host(&host).await?.ok_or(Error::NotFound { what: "sandbox" })?;
-    api.changes.tell(&chat_ref);
+    chat_ref.tell(&api.changes);
     network_of(&workspace, &policy).await
 }
 

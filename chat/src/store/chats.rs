@@ -15,8 +15,8 @@ use crate::turn::Message;
 /// The chats of one owner. There is no other way to the stored chats. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OwnedChats {
-    pub(super) store: Store,
-    pub(super) owner: Owner,
+    store: Store,
+    owner: Owner,
 }
 
 /// A page of chats, the most recently changed first.
@@ -179,6 +179,27 @@ impl OwnedChats {
         pending: &[String],
     ) -> Result<(), Error> {
         self.put(chat, answer, Some(pending)).await
+    }
+
+    /// Notes that nothing continues the turn of a chat. Its answer stays as it is stored.
+    pub async fn abandon_turn(&self, chat: &str, turn: &str) -> Result<(), Error> {
+        let mut change = self.store.writer.begin().await?;
+        turns::close(&mut change, self.owner.as_str(), chat, turn).await?;
+        change.commit().await
+    }
+
+    /// Notes that a person has stopped the turn of a chat, if it has this id, or any without one.
+    pub async fn stop_turn(&self, chat: &str, turn: Option<&str>) -> Result<(), Error> {
+        let mut change = self.store.writer.begin().await?;
+        turns::stop(&mut change, self.owner.as_str(), chat, turn).await?;
+        change.commit().await
+    }
+
+    /// Notes that a turn is continued once more.
+    pub async fn resume_turn(&self, chat: &str, turn: &str) -> Result<(), Error> {
+        let mut change = self.store.writer.begin().await?;
+        turns::resume(&mut change, self.owner.as_str(), chat, turn).await?;
+        change.commit().await
     }
 
     async fn put(&self, chat: &str, answer: &Message, pending: Option<&[String]>) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 
 use sqlx::{Row, SqliteConnection};
 
+use super::Store;
 use super::error::Error;
-use super::{OwnedChats, Store};
 use crate::account::Owner;
 
 /// A turn whose answer is not complete.
@@ -56,36 +56,6 @@ impl Store {
     }
 }
 
-impl OwnedChats {
-    /// Notes that nothing continues the turn of a chat. Its answer stays as it is stored.
-    pub async fn abandon_turn(&self, chat: &str, turn: &str) -> Result<(), Error> {
-        let mut change = self.store.writer.begin().await?;
-        close(&mut change, self.owner.as_str(), chat, turn).await?;
-        change.commit().await
-    }
-}
-
-impl OwnedChats {
-    /// Notes that a person has stopped the turn of a chat, if it has this id, or any without one.
-    pub async fn stop_turn(&self, chat: &str, turn: Option<&str>) -> Result<(), Error> {
-        let update =
-            "UPDATE turns SET is_stopped = 1 WHERE owner = ?1 AND chat = ?2 AND (?3 IS NULL OR id = ?3)";
-        self.change_turn(update, chat, turn).await
-    }
-
-    /// Notes that a turn is continued once more.
-    pub async fn resume_turn(&self, chat: &str, turn: &str) -> Result<(), Error> {
-        let update = "UPDATE turns SET resumed = resumed + 1 WHERE owner = ?1 AND chat = ?2 AND id = ?3";
-        self.change_turn(update, chat, Some(turn)).await
-    }
-
-    async fn change_turn(&self, update: &'static str, chat: &str, turn: Option<&str>) -> Result<(), Error> {
-        let mut change = self.store.writer.begin().await?;
-        sqlx::query(update).bind(self.owner.as_str()).bind(chat).bind(turn).execute(&mut *change).await?;
-        change.commit().await
-    }
-}
-
 /// Notes that a turn has begun, in place of an earlier one of the chat.
 pub(super) async fn open(
     change: &mut SqliteConnection,
@@ -116,6 +86,30 @@ pub(super) async fn note_pending(
     Ok(())
 }
 
+/// Notes that a person has stopped the turn of a chat, if it has this id, or any without one.
+pub(super) async fn stop(
+    change: &mut SqliteConnection,
+    owner: &str,
+    chat: &str,
+    turn: Option<&str>,
+) -> Result<(), Error> {
+    let update = "UPDATE turns SET is_stopped = 1 WHERE owner = ?1 AND chat = ?2 AND (?3 IS NULL OR id = ?3)";
+    sqlx::query(update).bind(owner).bind(chat).bind(turn).execute(change).await?;
+    Ok(())
+}
+
+/// Notes that a turn is continued once more.
+pub(super) async fn resume(
+    change: &mut SqliteConnection,
+    owner: &str,
+    chat: &str,
+    turn: &str,
+) -> Result<(), Error> {
+    let update = "UPDATE turns SET resumed = resumed + 1 WHERE owner = ? AND chat = ? AND id = ?";
+    sqlx::query(update).bind(owner).bind(chat).bind(turn).execute(change).await?;
+    Ok(())
+}
+
 /// Notes that a turn has ended.
 pub(super) async fn close(
     change: &mut SqliteConnection,
@@ -130,7 +124,7 @@ pub(super) async fn close(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{NewTurn, Removal};
+    use super::super::{NewTurn, OwnedChats, Removal};
     use super::*;
     use crate::account::UserId;
     use crate::turn::{Message, Role};

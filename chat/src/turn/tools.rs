@@ -223,8 +223,12 @@ mod tests {
 
     #[tokio::test]
     async fn calls_begin_only_when_they_are_stored() {
-        let call =
-            ToolCall { id: "a".into(), name: "bash".into(), input: Ok(json!({ "command": "ls" })), opaque: None };
+        let call = ToolCall {
+            id: "a".into(),
+            name: "bash".into(),
+            input: Ok(json!({ "command": "ls" })),
+            opaque: None,
+        };
         let runner = Runner {
             tools: Err(Reason::NotConfigured),
             kept_turn: Some("turn".into()),
