@@ -156,7 +156,7 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
     (found, volume_disks, files)
 }
 
-/// The names of a run dir besides what the daemon has found to work at its start, which is no sandbox's.
+/// The names in a run dir that belong to sandboxes, without what starts have found to work.
 fn sandboxes_in(run_dir: &Path) -> BTreeSet<String> {
     let mut names = names_in(run_dir);
     names.remove(START_RECORDS);

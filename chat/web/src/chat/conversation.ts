@@ -1,10 +1,9 @@
-// One chat in this page: the SDK's Chat with additional error handling. If the server rejects a message, the text
-// returns to the composer, so that it is not lost. An answer belongs to the server: the page joins it, also after a lost
-// connection. One that was stopped or has ended meanwhile is read again from the server, which knows how it ended. If the
-// server is down too, this happens as soon as it responds again.
+// One chat in this page: the SDK's Chat with additional error handling. A rejected text is not lost. An answer belongs to the
+// server: the page joins it, also after a lost connection, and reads one that was stopped or has ended meanwhile again. If the
+// server is down too, this happens as soon as it responds.
 import { Chat } from "@ai-sdk/react";
 import { getChat, stopTurn } from "../api/chats";
-import { ApiError, sentenceOf } from "../api/error";
+import { ApiError } from "../api/error";
 import type { ChatMessage } from "../api/types";
 import { loadChats, noteChat } from "../chats/store";
 import { isAway, refreshServer, suspect, suspectTools } from "../server/store";
@@ -12,17 +11,15 @@ import { texts } from "../texts";
 import { announce } from "../ui/announce";
 import { pause } from "../ui/pause";
 import { giveBack } from "./drafts";
-import { CUT, isBroken, isBrokenCall, isUnreachable, OWN_WORDS, PASSING_CODES } from "./faults";
+import { CUT, failureOf, isBroken, isBrokenCall, isUnreachable, PASSING_CODES } from "./faults";
 import { isTaken, liveOf, setLive } from "./live";
 import { noteModel, optionsFor } from "./model";
 import { hold, type Refused } from "./queued";
 import { newId } from "./ids";
-import { renewed, settled } from "./renewed";
+import { renewed, SETTLE_TRIES_MS, settled } from "./renewed";
 import { transportFor } from "./transport";
 
 const REJOIN_MS = 500;
-/** A stopped command is killed within about a second; after this many attempts, the current state is shown. */
-const SETTLE_TRIES_MS = [150, 300, 600, 1200, 2400, 4800];
 
 export class Conversation {
   readonly chat: Chat<ChatMessage>;
@@ -57,10 +54,7 @@ export class Conversation {
       generateId: newId,
       transport: transportFor(id, temporary, {
         began: () => this.begin(),
-        stopped: () => {
-          this.stopped = true;
-          hold(id);
-        },
+        stopped: () => this.noteStop(),
       }),
       onData: (part) => {
         if (part.type === "data-sandbox") setLive(id, { sandbox: part.data.state === "ready" ? null : part.data });
@@ -94,12 +88,18 @@ export class Conversation {
   /** Stops the answer. The server keeps it so far, and ends the stream. */
   async stop(): Promise<void> {
     if (!liveOf(this.id).running) return;
-    hold(this.id);
+    this.noteStop();
     if (!this.temporary) setLive(this.id, { settling: true });
     const { lastMessage } = this.chat;
     const turnId = this.began && lastMessage?.role === "assistant" ? lastMessage.id : null;
     if (!this.began) await this.chat.stop();
     await stopTurn(this.id, turnId).catch(() => this.chat.stop());
+  }
+
+  /** What was sent before the stop is held, and what is sent after it waits for its end. */
+  private noteStop(): void {
+    if (!this.stopped) hold(this.id);
+    this.stopped = true;
   }
 
   /** Joins the answer that the server is writing, from its beginning. */
@@ -169,14 +169,13 @@ export class Conversation {
     // The connection was lost: it is handled when the SDK has finished with the request.
     if (this.began && (isBroken(error) || isUnreachable(error))) return;
     this.ended = true;
-    const during = this.began ? "answer" : "sending";
+    const failure = failureOf(error, this.began ? "answer" : "sending");
+    const { code, sentence } = failure;
     if (!this.began) {
-      this.takeBack(error instanceof ApiError && error.code === "busy");
+      this.takeBack(code === "busy");
       this.stale = isUnreachable(error) && this.before.length > 0 && !this.temporary;
     }
-    const code = error instanceof ApiError ? error.code : null;
-    const sentence = OWN_WORDS[code ?? ""] ?? sentenceOf(error);
-    setLive(this.id, { running: false, settling: false, sandbox: null, failure: { sentence, during, code } });
+    setLive(this.id, { running: false, settling: false, sandbox: null, failure });
     announce(this.began ? texts.message.failed : sentence);
     suspect(error);
     if (code === "busy" && !this.began) void (this.temporary ? this.join() : this.refresh().catch(() => undefined));
@@ -185,7 +184,7 @@ export class Conversation {
 
   private finish(aborted: boolean, cut: boolean): void {
     this.ended = true;
-    setLive(this.id, { running: false, settling: false, sandbox: null});
+    setLive(this.id, { running: false, settling: false, sandbox: null });
     if (this.chat.lastMessage?.parts.some(isBrokenCall)) suspectTools();
     announce(aborted ? texts.message.stopped : cut ? texts.errors.cut : texts.message.done);
     if (this.temporary) {
@@ -239,7 +238,10 @@ export class Conversation {
     const { turn } = this;
     const stored = await getChat(this.id);
     // A response to a request from before the user's next message is outdated.
-    if (!liveOf(this.id).running && turn === this.turn) {
+    // The page shows why its last answer has failed until there is another.
+    const { failure, running } = liveOf(this.id);
+    const known = failure?.during === "answer" && stored.messages.at(-1)?.id === this.chat.lastMessage?.id;
+    if (!known && !running && turn === this.turn) {
       noteModel(this.id, stored.model);
       this.chat.messages = renewed(this.chat.messages, settled(stored, this.chat.messages));
     }

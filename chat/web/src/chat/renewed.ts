@@ -1,5 +1,8 @@
 import type { ChatMessage, StoredChat } from "../api/types";
 
+/** A stopped command is killed within about a second; after this many attempts, the current state is shown. */
+export const SETTLE_TRIES_MS = [150, 300, 600, 1200, 2400, 4800];
+
 /**
  * The server's messages, in which each unchanged message is the same object as before, so that it is not rendered
  * again.
