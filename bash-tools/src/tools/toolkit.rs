@@ -64,9 +64,9 @@ impl Toolkit {
         self
     }
 
-    /// Returns the tools for one call. If it is one of [`bash`](Self::bash), its command is kept under this id: it does not end with the
-    /// stream or with this app, only at its own end, at its time limit or when it is cancelled. [`follow`](Self::follow)
-    /// continues the call. The command of a provider that keeps none ends with the stream.
+    /// Returns the tools for one call. If it is one of [`bash`](Self::bash), its command is kept under this id: it does not
+    /// end with the stream or with this app, only at its own end, at its time limit or when it is cancelled.
+    /// [`follow`](Self::follow) continues the call. The command of a provider that keeps none ends with the stream.
     pub fn keeping(&self, id: CommandId) -> Self {
         Self { kept_as: Some(id), ..self.clone() }
     }

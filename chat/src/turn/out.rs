@@ -25,9 +25,9 @@ pub struct Version {
     pub stored: Option<oneshot::Sender<bool>>,
 }
 
-/// The output of a turn: its pages, and the stored answer. The answer is stored before the calls of each step, after them and
-/// at the end, so that another instance of the app can continue it. The end of the turn is said last of all, by [`Ending`], because pages send
-/// their next request as soon as they receive it.
+/// The output of a turn: its pages, and the stored answer. The answer is stored before the calls of each step, after them
+/// and at the end, so that another instance of the app can continue it. The end of the turn is said last of all, by
+/// [`Ending`], because pages send their next request as soon as they receive it.
 #[derive(Debug)]
 pub struct Out {
     pages: Speaker,

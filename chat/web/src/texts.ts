@@ -158,7 +158,7 @@ export const texts = {
   queued: {
     label: "Waiting messages",
     waits: "Sent after this answer",
-    held: "Not sent, because the answer did not end",
+    held: "Not sent yet",
     send: "Send this waiting message",
     add: "Send after this answer",
     edit: "Edit this waiting message",

@@ -16,8 +16,8 @@ use tokio::time::sleep;
 use super::{Docker, fault, id};
 use crate::provider::{Command, CommandId, End, Error, Event, Result, Running, SandboxId};
 
-/// Pause before a request about a kept command is repeated, after sandboxd did not respond. It doubles up to [`PAUSE_MAX`], which is
-/// the last one: about 3 seconds in all. With its id, nothing starts twice.
+/// Pause before a request about a kept command is repeated, after sandboxd did not respond. It doubles up to
+/// [`PAUSE_MAX`], which is the last one: about 3 seconds in all. With its id, nothing starts twice.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(1600);
 

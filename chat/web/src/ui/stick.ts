@@ -8,6 +8,7 @@ const NEAR_PX = 32;
 /** A scroll this soon after an input of the reader is the reader's. Others follow from content that shrinks. */
 const INPUT_MS = 1500;
 const INPUTS = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
+const SCROLL_KEYS: readonly string[] = ["PageUp", "ArrowUp", "Home"];
 
 function isAtEnd(box: HTMLElement): boolean {
   return box.scrollHeight - box.scrollTop - box.clientHeight <= NEAR_PX;
@@ -63,7 +64,10 @@ export class PageEnd {
     for (const input of INPUTS) window.removeEventListener(input, this.noted, { capture: true });
   }
 
-  private readonly noted = () => {
+  private readonly noted = (event: Event) => {
+    if (event instanceof KeyboardEvent && !SCROLL_KEYS.includes(event.key)) return;
+    // The scroll bar belongs to the box. A press on something in it may fold a card, which shrinks the content.
+    if (event.type === "pointerdown" && event.target !== this.box) return;
     this.inputAt = performance.now();
   };
 
