@@ -213,8 +213,12 @@ impl DockerApi {
         self.docker.enable_plugin(name, Some(options)).boxed()
     }
 
-    pub(crate) fn disable_plugin<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
-        self.docker.disable_plugin(name, None::<query::DisablePluginOptions>).boxed()
+    pub(crate) fn disable_plugin<'a>(
+        &'a self,
+        name: &'a str,
+        options: query::DisablePluginOptions,
+    ) -> Answer<'a, ()> {
+        self.docker.disable_plugin(name, Some(options)).boxed()
     }
 
     pub(crate) fn list_plugins(&self, options: query::ListPluginsOptions) -> Answer<'_, Vec<Plugin>> {

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use bollard::query_parameters::{CreatePluginOptions, EnablePluginOptions, ListPluginsOptions};
+use bollard::query_parameters::{
+    CreatePluginOptions, DisablePluginOptions, EnablePluginOptions, ListPluginsOptions,
+};
 use bytes::Bytes;
 use sandboxd_model::limits;
 use serde_json::Value;
@@ -65,6 +67,22 @@ impl Engine {
         }
     }
 
+    /// Ends the process of a version of this instance's plugin and starts another one. Containers keep the volumes that
+    /// they have mounted. Does nothing if it is not installed.
+    pub(crate) async fn restart_volume_plugin(&self, name: &str) -> Result<(), Error> {
+        if self.volume_plugins().await?.iter().any(|plugin| plugin.name == name) {
+            absent_is_done(self.disable_volume_plugin(name, true).await)?;
+            self.enable_volume_plugin(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops a plugin. With `force`, also one that has volumes.
+    async fn disable_volume_plugin(&self, name: &str, force: bool) -> Result<(), Error> {
+        let disable = self.docker.disable_plugin(name, DisablePluginOptions { force: Some(force) });
+        self.call("stop volume plugin", limits::ENGINE_CALL, disable).await
+    }
+
     async fn enable_volume_plugin(&self, name: &str) -> Result<(), Error> {
         let options = EnablePluginOptions { timeout: REQUEST_SECONDS };
         let enable = self.docker.enable_plugin(name, options);
@@ -103,8 +121,7 @@ impl Engine {
             }
             let removed = async {
                 if plugin.is_enabled {
-                    let disable = self.docker.disable_plugin(&plugin.name);
-                    absent_is_done(self.call("stop volume plugin", limits::ENGINE_CALL, disable).await)?;
+                    absent_is_done(self.disable_volume_plugin(&plugin.name, false).await)?;
                 }
                 self.remove_volume_plugin(&plugin.name).await
             };

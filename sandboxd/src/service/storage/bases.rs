@@ -86,6 +86,8 @@ pub(super) struct Bases {
     availability: Mutex<Availability>,
     /// Held while a base is made or removed.
     changing: tokio::sync::Mutex<()>,
+    /// When the plugin was last restarted, or its restart tried.
+    plugin_restart: Mutex<Option<Instant>>,
     states: States,
 }
 
@@ -107,6 +109,7 @@ impl Bases {
             budget,
             availability: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
+            plugin_restart: Mutex::default(),
             states: States::default(),
         }
     }
@@ -317,6 +320,22 @@ impl Bases {
         } else {
             disks.start_volume_plugin(driver).await
         }
+    }
+
+    /// Restarts the plugin of `driver`, unless that was tried a moment ago. Called if the agent of a sandbox over a base did
+    /// not answer. The engine may have unmounted the directory that it shares with the plugin, and then the containers see
+    /// nothing of what the plugin mounts.
+    pub(super) async fn restart_plugin(&self, disks: &Disks, driver: &str) -> Result<(), engine::Error> {
+        let Ok(_changing) = timeout(limits::BASE_WAIT, self.changing.lock()).await else { return Ok(()) };
+        {
+            let mut last = self.plugin_restart.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| last.elapsed() < limits::PLUGIN_RESTART_PAUSE) {
+                return Ok(());
+            }
+            *last = Some(Instant::now());
+        }
+        warn!(driver, "the agent of a sandbox over a base did not answer; restarting the volume plugin");
+        disks.restart_volume_plugin(driver).await
     }
 
     /// Removes earlier versions of the plugin that no volume and none of these drivers' sandboxes needs.

@@ -17,6 +17,7 @@ pub(in crate::service) use self::bases::{BaseImage, BaseSource, HeldBase, ImageE
 use self::free_space::FreeSpace;
 use super::ownership::Ownership;
 use super::{Context, Error};
+use crate::agent;
 use crate::engine::{Attached, DiskPool, Disks, DisksProof, Engine, SandboxLabels, VOLUME_PLUGIN};
 use crate::metrics::Metrics;
 use crate::model::{Disk, DiskQuota, Lower, Resources, limits};
@@ -203,10 +204,17 @@ impl Storage {
     /// base is the reason. Returns the error that says so, or the given one.
     pub(in crate::service) async fn explain_start(&self, disk: Option<&Disk>, error: Error) -> Error {
         let (Some(lower), Some(disks)) = (disk.and_then(Disk::lower), self.disks()) else { return error };
-        let Error::Engine(error) = error else { return error };
-        if let Err(error) = self.bases.repair(disks, lower.driver()).await {
+        let repaired = match &error {
+            Error::Engine(_) => self.bases.repair(disks, lower.driver()).await,
+            Error::Agent { source: agent::Error::NotConnected { .. } } => {
+                self.bases.restart_plugin(disks, lower.driver()).await
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = repaired {
             warn!(error = &error as &dyn std::error::Error, "could not repair the volume plugin");
         }
+        let Error::Engine(error) = error else { return error };
         match self.bases.fault(disks, lower.base(), &error).await {
             Some(fault) => Error::Base { base: lower.base().to_owned(), fault, source: error },
             None => error.into(),

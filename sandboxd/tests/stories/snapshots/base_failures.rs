@@ -1,10 +1,12 @@
 //! Bases that cannot be made at first.
 
+use sandbox_api::ErrorCode;
 use sandboxd::model::Instance;
+use sandboxd::model::layout::volume_name;
 
 use super::bases::{ENGINE_DISK, bases_in, copy_of, is_over_base, large_snapshot};
 use crate::support::engine_proxy::{EngineProxy, Fault};
-use crate::support::harness::{Daemon, Home, docker};
+use crate::support::harness::{Daemon, Home, docker, script};
 use crate::support::metrics::Samples;
 use crate::support::private_engine::OwnEngine;
 
@@ -76,5 +78,30 @@ async fn a_base_for_whose_second_copy_there_is_no_space_is_made_when_there_is() 
     assert_eq!(daemon.output(&second, LOOK).await, "1002\n");
     let samples = Samples::of(&daemon).await;
     assert_eq!(samples.sum("sandboxd_base_copies_total", &[]), 1.0);
+    daemon.stop().await;
+}
+
+/// An engine that learns late of the end of a plugin's earlier process unmounts what the next process has mounted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_over_a_base_starts_although_its_engine_has_lost_the_plugins_mounts() {
+    let engine = OwnEngine::start(&Home::new().config().image);
+    let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &engine.socket().to_string_lossy());
+    let daemon = Daemon::start_in(home).await;
+    let snapshot = large_snapshot(&daemon, "chat:1", 1).await;
+    let (parked, running) =
+        (copy_of(&daemon, "chat:2", &snapshot).await, copy_of(&daemon, "chat:3", &snapshot).await);
+    for sandbox in [&parked, &running] {
+        daemon.output(sandbox, "echo mine > 1; rm 2").await;
+    }
+    daemon.client.park(&parked, false).await.unwrap();
+    engine.hide_mounts_of_plugin(&volume_name(&parked));
+
+    let (look, expected) = ("cat 1; ls | wc -l", "mine\n1001\n");
+    let error = daemon.client.run(&parked, &script(look)).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+    assert_eq!(daemon.output(&parked, look).await, expected);
+    assert_eq!(daemon.output(&running, look).await, expected);
+    daemon.client.park(&running, false).await.unwrap();
+    assert_eq!(daemon.output(&running, look).await, expected, "after a park");
     daemon.stop().await;
 }

@@ -1,6 +1,8 @@
 //! An engine for one story, which can be stopped and started.
 
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,6 +90,19 @@ impl OwnEngine {
     /// Makes the engine use another data root from its next start, as if its disk were not mounted, or its own again.
     pub(crate) fn unmount(&mut self, is_unmounted: bool) {
         self.data = if is_unmounted { "empty" } else { DATA };
+    }
+
+    /// Hides what its plugin mounts. Containers see an empty directory instead of this volume, as they do after the engine
+    /// has unmounted the directory that it shares with the plugin.
+    pub(crate) fn hide_mounts_of_plugin(&self, volume: &str) {
+        let plugins = std::fs::read_dir(self.disk().join("plugins")).unwrap();
+        let shared = plugins.map(|entry| entry.unwrap().path().join("propagated-mount"));
+        let shared = shared.filter(|path| path.exists()).collect::<Vec<_>>();
+        let [shared] = &shared[..] else { panic!("not one plugin: {shared:?}") };
+        let hide = Command::new("mount").args(["-t", "tmpfs", "--make-private", "none"]).arg(shared).status();
+        assert!(hide.unwrap().success());
+        std::fs::create_dir(shared.join(volume)).unwrap();
+        std::fs::set_permissions(shared.join(volume), Permissions::from_mode(0o700)).unwrap();
     }
 
     /// Sends SIGTERM, as a service manager does, and waits for its end.

@@ -64,6 +64,11 @@ impl Disks {
         self.shared.engine.start_volume_plugin(driver).await
     }
 
+    /// Ends the process of a version of the volume plugin and starts another one. Does nothing if it is not installed.
+    pub async fn restart_volume_plugin(&self, driver: &str) -> Result<(), Error> {
+        self.shared.engine.restart_volume_plugin(driver).await
+    }
+
     /// The driver of this version of the volume plugin, installed or not.
     pub async fn volume_plugin(&self, program: &Path) -> Result<String, Error> {
         self.shared.engine.volume_plugin_name(program, Path::new(&self.shared.mountpoint)).await
