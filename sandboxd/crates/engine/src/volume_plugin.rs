@@ -70,11 +70,12 @@ impl Engine {
     /// Ends the process of a version of this instance's plugin and starts another one. Containers keep the volumes that
     /// they have mounted. Does nothing if it is not installed.
     pub(crate) async fn restart_volume_plugin(&self, name: &str) -> Result<(), Error> {
-        if self.volume_plugins().await?.iter().any(|plugin| plugin.name == name) {
+        let installed = self.volume_plugins().await?.into_iter().find(|plugin| plugin.name == name);
+        let Some(plugin) = installed else { return Ok(()) };
+        if plugin.is_enabled {
             absent_is_done(self.disable_volume_plugin(name, true).await)?;
-            self.enable_volume_plugin(name).await?;
         }
-        Ok(())
+        self.enable_volume_plugin(name).await
     }
 
     /// Stops a plugin. With `force`, also one that has volumes.

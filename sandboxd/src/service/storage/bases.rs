@@ -86,8 +86,8 @@ pub(super) struct Bases {
     availability: Mutex<Availability>,
     /// Held while a base is made or removed.
     changing: tokio::sync::Mutex<()>,
-    /// When the plugin was last restarted, or its restart tried.
-    plugin_restart: Mutex<Option<Instant>>,
+    /// When an agent over a base did not answer, unless the plugin was restarted since.
+    unanswered: Mutex<Option<Instant>>,
     states: States,
 }
 
@@ -109,7 +109,7 @@ impl Bases {
             budget,
             availability: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
-            plugin_restart: Mutex::default(),
+            unanswered: Mutex::default(),
             states: States::default(),
         }
     }
@@ -322,19 +322,20 @@ impl Bases {
         }
     }
 
-    /// Restarts the plugin of `driver`, unless that was tried a moment ago. Called if the agent of a sandbox over a base did
-    /// not answer. The engine may have unmounted the directory that it shares with the plugin, and then the containers see
-    /// nothing of what the plugin mounts.
+    /// Restarts the plugin of `driver` if this is the second time within a minute. Called if the agent of a sandbox over a base
+    /// did not answer. The engine may have unmounted the directory that it shares with the plugin, and then the containers see
+    /// nothing of what the plugin mounts. A single agent may also be slow.
     pub(super) async fn restart_plugin(&self, disks: &Disks, driver: &str) -> Result<(), engine::Error> {
         let Ok(_changing) = timeout(limits::BASE_WAIT, self.changing.lock()).await else { return Ok(()) };
         {
-            let mut last = self.plugin_restart.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.is_some_and(|last| last.elapsed() < limits::PLUGIN_RESTART_PAUSE) {
+            let mut last = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_none_or(|last| last.elapsed() > limits::PLUGIN_SUSPICION) {
+                *last = Some(Instant::now());
                 return Ok(());
             }
-            *last = Some(Instant::now());
+            *last = None;
         }
-        warn!(driver, "the agent of a sandbox over a base did not answer; restarting the volume plugin");
+        warn!(driver, "agents of sandboxes over bases did not answer; restarting the volume plugin");
         disks.restart_volume_plugin(driver).await
     }
 

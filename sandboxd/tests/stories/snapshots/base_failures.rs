@@ -97,8 +97,11 @@ async fn a_sandbox_over_a_base_starts_although_its_engine_has_lost_the_plugins_m
     engine.hide_mounts_of_plugin(&volume_name(&parked));
 
     let (look, expected) = ("cat 1; ls | wc -l", "mine\n1001\n");
-    let error = daemon.client.run(&parked, &script(look)).await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+    // The first may have been slow by itself.
+    for _ in 0..2 {
+        let error = daemon.client.run(&parked, &script(look)).await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::Unavailable), "{error:?}");
+    }
     assert_eq!(daemon.output(&parked, look).await, expected);
     assert_eq!(daemon.output(&running, look).await, expected);
     daemon.client.park(&running, false).await.unwrap();

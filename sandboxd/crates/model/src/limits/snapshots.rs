@@ -164,8 +164,8 @@ pub const MIN_BASE_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes of holes that the files of a base may have. They take space in its image.
 pub const MAX_BASE_HOLES: u64 = 64 * 1024 * 1024;
 
-/// Time in which the volume plugin is restarted only once.
-pub const PLUGIN_RESTART_PAUSE: Duration = Duration::from_secs(30);
+/// Time within which two agents over bases do not answer before the volume plugin is restarted.
+pub const PLUGIN_SUSPICION: Duration = Duration::from_secs(60);
 
 /// Time that a create waits for the base of another one.
 pub const BASE_WAIT: Duration = Duration::from_secs(30);
