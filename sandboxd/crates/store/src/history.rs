@@ -1,14 +1,15 @@
 //! Writes the history of commands: a queue, and one task that writes the queued entries in batches.
 //!
 //! The history never delays a command and never fails one. An entry that does not fit into the queue is dropped
-//! and counted. A daemon that is killed loses the entries in the queue.
+//! and counted. A daemon that is killed loses the entries in the queue. The task waits a moment before it writes, so that
+//! a command's start and end, and commands that follow each other, take one transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandbox_api::{CommandId, SandboxId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
@@ -32,6 +33,8 @@ enum Entry {
 #[derive(Debug, Clone)]
 pub struct History {
     queue: mpsc::Sender<Entry>,
+    /// Notified when a flush is in the queue.
+    flushing: Arc<Notify>,
     dropped: Arc<AtomicU64>,
     /// See [`Self::was_dropped`].
     known_dropped: Arc<AtomicU64>,
@@ -41,9 +44,10 @@ impl History {
     /// Starts the task that writes the history. It ends with the last handle.
     pub(crate) fn start(database: Arc<dyn Backend>, age: Arc<Age>) -> Self {
         let (queue, entries) = mpsc::channel(limits::MAX_UNWRITTEN_COMMANDS);
-        let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(write_all(database, age, entries, Arc::clone(&dropped)));
-        Self { queue, dropped, known_dropped: Arc::default() }
+        let (dropped, flushing) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let writer = Writer { database, age, flushing: Arc::clone(&flushing), dropped: Arc::clone(&dropped) };
+        tokio::spawn(writer.run(entries));
+        Self { queue, flushing, dropped, known_dropped: Arc::default() }
     }
 
     /// Records that a command has started, and its end if the record has one.
@@ -76,7 +80,11 @@ impl History {
     /// it is written.
     pub async fn flush(&self) -> bool {
         let (done, written) = oneshot::channel();
-        let flush = async { self.queue.send(Entry::Flush(done)).await.is_ok() && written.await.is_ok() };
+        let flush = async {
+            let is_queued = self.queue.send(Entry::Flush(done)).await.is_ok();
+            self.flushing.notify_one();
+            is_queued && written.await.is_ok()
+        };
         timeout(limits::HISTORY_FLUSH, flush).await.unwrap_or(false)
     }
 
@@ -87,14 +95,40 @@ impl History {
     }
 }
 
-async fn write_all(
+/// The task that writes the entries.
+#[derive(Debug)]
+struct Writer {
     database: Arc<dyn Backend>,
     age: Arc<Age>,
-    mut entries: mpsc::Receiver<Entry>,
+    flushing: Arc<Notify>,
     dropped: Arc<AtomicU64>,
-) {
-    let mut received = Vec::with_capacity(MAX_BATCH);
-    while entries.recv_many(&mut received, MAX_BATCH).await > 0 {
+}
+
+impl Writer {
+    async fn run(self, mut entries: mpsc::Receiver<Entry>) {
+        let mut received = Vec::with_capacity(MAX_BATCH);
+        while entries.recv_many(&mut received, MAX_BATCH).await > 0 {
+            if self.has_time(&received, &entries) {
+                // Not by the arrival of entries: each would wake this task.
+                let _ = timeout(limits::HISTORY_PAUSE, self.flushing.notified()).await;
+                while received.len() < MAX_BATCH
+                    && let Ok(entry) = entries.try_recv()
+                {
+                    received.push(entry);
+                }
+            }
+            self.write(&mut received).await;
+        }
+    }
+
+    /// Whether more may be awaited: no caller waits, and entries are not lost meanwhile.
+    fn has_time(&self, received: &[Entry], entries: &mpsc::Receiver<Entry>) -> bool {
+        received.len() < MAX_BATCH
+            && !entries.is_closed()
+            && received.iter().all(|entry| matches!(entry, Entry::Change(_)))
+    }
+
+    async fn write(&self, received: &mut Vec<Entry>) {
         let mut batch = Batch::default();
         let mut flushes = Vec::new();
         for entry in received.drain(..) {
@@ -103,13 +137,13 @@ async fn write_all(
                 Entry::Flush(done) => flushes.push(done),
             }
         }
-        if batch.write(&*database, &age, &mut flushes).await {
+        if batch.write(&*self.database, &self.age, &mut flushes).await {
             for done in flushes {
                 // The caller may have stopped waiting.
                 let _ = done.send(());
             }
         } else {
-            dropped.fetch_add(batch.recorded, Ordering::Relaxed);
+            self.dropped.fetch_add(batch.recorded, Ordering::Relaxed);
         }
     }
 }

@@ -36,6 +36,10 @@ pub const RECORD_COMMANDS: Duration = Duration::from_secs(10);
 /// Time that a reader of the history waits for its queue to be written.
 pub const HISTORY_FLUSH: Duration = Duration::from_secs(2);
 
+/// How long the history collects entries before it writes them. A daemon that is killed loses them, and the next one gets
+/// them from the agents.
+pub const HISTORY_PAUSE: Duration = Duration::from_millis(50);
+
 /// Pause before the history is written again if the store is unavailable.
 pub const HISTORY_RETRY: Duration = Duration::from_secs(1);
 
