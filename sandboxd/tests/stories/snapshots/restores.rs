@@ -39,6 +39,8 @@ async fn a_program_on_a_terminal_prevents_a_restore_unless_it_is_forced() {
     let mut viewer = Viewer::attach(&daemon.client, &sandbox, &terminal).await;
     viewer.type_in("echo $((6 * 7)); sleep 600\r").await;
     viewer.until_seen("\r42\r\n").await;
+    until("the program sleeps", || async { daemon.run(&sandbox, "pgrep -x sleep").await.exit_code == 0 })
+        .await;
     let restore = |force| RestoreSnapshot { snapshot_id: snapshot_id.clone(), force };
     let rejected = daemon.client.restore_snapshot(&sandbox, &restore(None)).await.unwrap_err();
     assert_eq!(rejected.code(), Some(ErrorCode::WrongState), "{rejected}");
