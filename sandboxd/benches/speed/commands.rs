@@ -1,10 +1,12 @@
 //! Commands: latency of a short command, and throughput of output.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use sandbox_api::SandboxId;
 use sandbox_api::sandbox::CreateSandbox;
 use sandboxd::model::layout::container_name;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::contenders::{self, Api, EngineExec};
@@ -16,6 +18,9 @@ const WARM_UP: usize = 20;
 const BLOCK: usize = 50;
 const BLOCKS: usize = 8;
 const SETTLE: Duration = Duration::from_millis(300);
+const CLIENTS: [usize; 4] = [1, 4, 16, 64];
+const RATE_TIME: Duration = Duration::from_secs(2);
+const RATE_ROUNDS: usize = 3;
 const STREAM_BYTES: u64 = 1 << 30;
 const STREAM_ROUNDS: usize = 3;
 
@@ -31,6 +36,7 @@ pub(crate) async fn measure() {
         resident_kib(agent)
     );
     latency(&home, &sandbox).await;
+    rates(&home, &sandbox).await;
     throughput(&home, &sandbox).await;
     println!(
         "  peak resident: daemon {} KiB, agent {} KiB   (goal: below 65536)",
@@ -49,6 +55,7 @@ async fn latency(home: &Home, sandbox: &SandboxId) {
     let mut api = Api::connect(home.port).await;
     let mut exec = EngineExec::new(sandbox).await;
     let (mut ours, mut engine, mut fork) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut login, mut fork_login) = (Vec::new(), Vec::new());
     for _ in 0..WARM_UP {
         api.run_true(sandbox).await;
         exec.run_true().await;
@@ -65,6 +72,14 @@ async fn latency(home: &Home, sandbox: &SandboxId) {
         }
         sleep(SETTLE).await;
         for _ in 0..BLOCK {
+            login.push(api.run_true_in_login_shell(sandbox).await);
+        }
+        sleep(SETTLE).await;
+        for _ in 0..BLOCK {
+            fork_login.push(contenders::fork_true_in_login_shell());
+        }
+        sleep(SETTLE).await;
+        for _ in 0..BLOCK {
             engine.push(exec.run_true().await);
         }
     }
@@ -72,8 +87,66 @@ async fn latency(home: &Home, sandbox: &SandboxId) {
     let ours = row("sandboxd, HTTP keep-alive", ours);
     let engine = row("docker exec through the engine's API", engine);
     let fork = row("fork+exec on the host", fork);
-    ratio("docker exec / sandboxd", engine.p50 / ours.p50, "at least 15");
-    ratio("sandboxd / fork+exec", ours.p50 / fork.p50, "at most 2");
+    ratio("docker exec / sandboxd", engine.p50 / ours.p50, "at least 30");
+    ratio("sandboxd / fork+exec", ours.p50 / fork.p50, "at most 1");
+    let login = row("sandboxd, bash -lc", login);
+    let fork_login = row("fork+exec on the host, bash -lc, with its own profile", fork_login);
+    ratio("sandboxd / fork+exec, bash -lc", login.p50 / fork_login.p50, "at most 1");
+}
+
+/// Commands per second of several clients at once in one sandbox.
+async fn rates(home: &Home, sandbox: &SandboxId) {
+    println!("\n`bash -c true`, commands per second");
+    for clients in CLIENTS {
+        let (mut ours, mut fork) = (Vec::new(), Vec::new());
+        for _ in 0..RATE_ROUNDS {
+            sleep(SETTLE).await;
+            ours.push(rate_of_api(home, sandbox, clients).await);
+            sleep(SETTLE).await;
+            fork.push(rate_of_fork(clients).await);
+        }
+        let (ours, fork) = (median(ours), median(fork));
+        println!("  {clients:>2} clients: sandboxd {ours:>6.0}, fork+exec on the host {fork:>6.0}");
+        if clients == 16 {
+            println!("  {:<52} {ours:>7.0} /s   (goal: at least 2000)", "sandboxd with 16 clients");
+        }
+    }
+}
+
+async fn rate_of_api(home: &Home, sandbox: &SandboxId, clients: usize) -> f64 {
+    let ends = Instant::now() + RATE_TIME;
+    let counts = (0..clients).map(|_| async {
+        let mut api = Api::connect(home.port).await;
+        let mut count = 0;
+        while Instant::now() < ends {
+            api.run_true(sandbox).await;
+            count += 1;
+        }
+        count
+    });
+    let count: u32 = join_all(counts).await.into_iter().sum();
+    f64::from(count) / RATE_TIME.as_secs_f64()
+}
+
+async fn rate_of_fork(clients: usize) -> f64 {
+    let ends = Instant::now() + RATE_TIME;
+    let counts = (0..clients).map(|_| {
+        spawn_blocking(move || {
+            let mut count = 0;
+            while Instant::now() < ends {
+                contenders::fork_true();
+                count += 1;
+            }
+            count
+        })
+    });
+    let count: u32 = join_all(counts).await.into_iter().map(Result::unwrap).sum();
+    f64::from(count) / RATE_TIME.as_secs_f64()
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
 }
 
 async fn throughput(home: &Home, sandbox: &SandboxId) {

@@ -43,8 +43,17 @@ impl Api {
 
     /// Start, stream and exit record in one call.
     pub(crate) async fn run_true(&mut self, sandbox: &SandboxId) -> Duration {
+        self.time(sandbox, r#"{"script":"true"}"#).await
+    }
+
+    /// The same in a login shell.
+    pub(crate) async fn run_true_in_login_shell(&mut self, sandbox: &SandboxId) -> Duration {
+        self.time(sandbox, r#"{"args":["-lc","true"]}"#).await
+    }
+
+    async fn time(&mut self, sandbox: &SandboxId, request: &str) -> Duration {
         let began = Instant::now();
-        let body = self.run(sandbox, r#"{"script":"true"}"#.into()).await.collect().await.unwrap().to_bytes();
+        let body = self.run(sandbox, request.to_owned()).await.collect().await.unwrap().to_bytes();
         let took = began.elapsed();
         assert!(body.ends_with(b"}\n") && body.windows(12).any(|part| part == b"\"exitCode\":0"));
         took
@@ -184,9 +193,17 @@ impl EngineExec {
 
 /// The lower bound: a process on the host, without container, network or output.
 pub(crate) fn fork_true() -> Duration {
+    fork("-c")
+}
+
+pub(crate) fn fork_true_in_login_shell() -> Duration {
+    fork("-lc")
+}
+
+fn fork(option: &str) -> Duration {
     let began = Instant::now();
     let status = Command::new("bash")
-        .args(["-c", "true"])
+        .args([option, "true"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
