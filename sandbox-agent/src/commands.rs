@@ -22,6 +22,7 @@ use crate::command::{Command, CommandParts, LogBudget, Spec};
 use crate::leftovers::{Leftovers, Running};
 use crate::limits::{
     MAX_ID_BYTES, MAX_RUNNING_COMMANDS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, REAP_PAUSE, REAP_TRIES,
+    SHELL_PROCESSES,
 };
 use crate::log_position::LogPosition;
 use crate::oom;
@@ -35,6 +36,7 @@ use crate::stdin::Stdin;
 use crate::stdin_writer::write_first;
 use crate::supervisor::Supervisor;
 use crate::termination;
+use crate::waiting_shells::WaitingShells;
 
 /// Name of the limit in the error when the sandbox is at its process limit.
 const PROCESSES: &str = "processes";
@@ -47,6 +49,7 @@ pub(crate) struct Commands {
     output_directory: Option<Arc<OutputDirectory>>,
     reaper: Arc<Reaper>,
     leftovers: Arc<Leftovers>,
+    waiting_shells: Arc<WaitingShells>,
     budget: Arc<LogBudget>,
     registry: Mutex<CommandRegistry>,
     /// Notified when an id is no longer starting.
@@ -76,6 +79,22 @@ pub(crate) enum OutputMode {
 struct Input {
     given: Option<bytes::Bytes>,
     stays_open: bool,
+}
+
+impl Input {
+    /// What there is of it at the start. `None` if there is no input at all.
+    fn beginning(&self) -> Option<&[u8]> {
+        match &self.given {
+            Some(given) => Some(given),
+            None if self.stays_open => Some(&[]),
+            None => None,
+        }
+    }
+
+    /// What is still to be written, after this many bytes were.
+    fn rest(&self, written: usize) -> Option<bytes::Bytes> {
+        self.given.as_ref().map(|given| given.slice(written..)).filter(|rest| !rest.is_empty())
+    }
 }
 
 /// A process that has been started and is not in the registry yet.
@@ -113,13 +132,19 @@ impl Drop for Starting {
 }
 
 impl Commands {
-    pub(crate) fn new(workspace: PathBuf, reaper: Arc<Reaper>, leftovers: &Arc<Leftovers>) -> Arc<Self> {
+    pub(crate) fn new(
+        workspace: PathBuf,
+        reaper: Arc<Reaper>,
+        leftovers: &Arc<Leftovers>,
+        waiting_shells: Arc<WaitingShells>,
+    ) -> Arc<Self> {
         let output_directory = OutputDirectory::open(&workspace).ok().map(Arc::new);
         let commands = Arc::new(Self {
             workspace,
             output_directory,
             reaper,
             leftovers: Arc::clone(leftovers),
+            waiting_shells,
             budget: Arc::default(),
             registry: Mutex::default(),
             start_finished: Notify::new(),
@@ -219,20 +244,21 @@ impl Commands {
         read_only: bool,
         stages: Option<&Stages>,
     ) -> Result<(Spawned, oneshot::Receiver<WaitStatus>), Kind> {
-        let spawned = spawn::spawn(&Launch {
+        let mut spawned = spawn::spawn(&Launch {
             command_id: &spec.id,
             argv: &spec.argv,
             cwd: &spec.cwd,
             env,
-            with_stdin: input.given.is_some() || input.stays_open,
+            stdin: input.beginning(),
             with_trace: spec.debug,
             max_loop_iterations: spec.resource_limits.loop_iterations,
             stages,
             read_only: read_only.then_some(&self.workspace),
             keep: &[],
+            waiting_shells: Some(&self.waiting_shells),
         })
         .map_err(start_error)?;
-        let status = self.reaper.expect(spawned.pid);
+        let status = spawned.status.take().unwrap_or_else(|| self.reaper.expect(spawned.pid));
         Ok((spawned, status))
     }
 
@@ -259,9 +285,10 @@ impl Commands {
             let first = Arc::clone(&command.read_only_violation);
             tokio::spawn(listener.serve(first, self.workspace.clone()));
         }
-        match (to_write, input.given) {
+        match (to_write, input.rest(spawned.stdin_written)) {
             (Some(pipe), Some(data)) => drop(tokio::spawn(write_and_close(pipe, data))),
             (None, Some(data)) => write_first(&command, data),
+            // Otherwise the whole input is in the pipe, which is closed here.
             (_, None) => {}
         }
         let supervisor =
@@ -272,6 +299,7 @@ impl Commands {
         let ending = Arc::clone(&command);
         tokio::spawn(async move {
             supervisor.run(capture).await;
+            commands.waiting_shells.command_ended();
             commands.add_ended(&ending);
             ending.stdin.close_at_end().await;
         });
@@ -348,7 +376,8 @@ pub(crate) fn is_process_limit(error: &Kind) -> bool {
 pub(crate) fn start_error(fault: v1::StartFailed) -> Kind {
     match fault.step.as_str() {
         "fork" => {
-            let value = getrlimit(Resource::Nproc).current.unwrap_or(0);
+            // Those of waiting shells are not the sandbox's own (`SHELL_PROCESSES` of sandboxd).
+            let value = getrlimit(Resource::Nproc).current.unwrap_or(0).saturating_sub(SHELL_PROCESSES);
             Kind::LimitReached(v1::LimitReached { limit: PROCESSES.into(), value })
         }
         spawn::RESTRICTION => Kind::ReadOnlyUnavailable(v1::ReadOnlyUnavailable { errno: fault.errno }),

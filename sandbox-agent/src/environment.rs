@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) workspace: PathBuf,
     /// Whether the sandbox has outbound network access through sandboxd. If not, it has its own network.
     pub(crate) has_proxy: bool,
+    /// Whether a shell waits for the next command.
+    pub(crate) waiting_shells: bool,
 }
 
 impl Settings {
@@ -35,9 +37,14 @@ impl Settings {
             secret: required("SANDBOX_AGENT_SECRET")?,
             socket: std::env::var_os("SANDBOX_AGENT_SOCKET").map(PathBuf::from),
             workspace: required("SANDBOX_AGENT_WORKSPACE")?.into(),
-            has_proxy: std::env::var_os("SANDBOX_AGENT_PROXY").is_none_or(|proxy| proxy != "off"),
+            has_proxy: is_on("SANDBOX_AGENT_PROXY"),
+            waiting_shells: is_on("SANDBOX_AGENT_WAITING_SHELLS"),
         })
     }
+}
+
+fn is_on(name: &str) -> bool {
+    std::env::var_os(name).is_none_or(|value| value != "off")
 }
 
 /// Wipes the agent's own variables from /proc/1/environ. Must run before the second thread starts. Values that were

@@ -10,6 +10,7 @@ use rustix::process::Pid;
 
 use crate::members;
 use crate::termination::{self, Target};
+use crate::waiting_shells::WaitingShells;
 
 /// A set of commands or terminals, some of which are running.
 pub(crate) trait Running: Send + Sync {
@@ -18,8 +19,9 @@ pub(crate) trait Running: Send + Sync {
 }
 
 /// Finds and kills the processes that belong to no running command or terminal.
-#[derive(Default)]
 pub(crate) struct Leftovers {
+    /// Belong to no command, and are kept.
+    waiting_shells: Arc<WaitingShells>,
     sets: Mutex<Vec<Weak<dyn Running>>>,
     /// Held during a sweep, so that there is one at a time.
     sweep: tokio::sync::Mutex<()>,
@@ -32,6 +34,10 @@ impl std::fmt::Debug for Leftovers {
 }
 
 impl Leftovers {
+    pub(crate) fn new(waiting_shells: Arc<WaitingShells>) -> Self {
+        Self { waiting_shells, sets: Mutex::default(), sweep: tokio::sync::Mutex::default() }
+    }
+
     /// Spares the running members of this set.
     pub(crate) fn spare(&self, set: Weak<dyn Running>) {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner).push(set);
@@ -52,7 +58,7 @@ impl Leftovers {
         let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let targets: Vec<_> = sets.iter().filter_map(Weak::upgrade).flat_map(|set| set.targets()).collect();
         let owners: Vec<_> = targets.iter().map(|target| target.owner()).collect();
-        let shares = members::shares(&owners);
+        let shares = members::shares(&owners, &self.waiting_shells.processes());
         if shares.left_threads >= shares.owned_threads { shares.left } else { Vec::new() }
     }
 }

@@ -105,6 +105,24 @@ pub(crate) const MAX_FILES_PER_WRITE: usize = 10_000;
 /// Maximum length of a path in bytes: PATH_MAX of limits.h without its NUL.
 pub(crate) const MAX_PATH_BYTES: usize = 4095;
 
+/// Number of processes that wait: a template, and a shell. sandboxd allows them beside those of the sandbox.
+pub(crate) const SHELL_PROCESSES: u64 = 2;
+
+/// How long the end of a command is awaited before another such shell is started.
+pub(crate) const SHELL_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often other tasks get their turn between the end of a command and the start of such a shell.
+pub(crate) const SHELL_YIELDS: u32 = 16;
+
+/// How long a shell waits for the next command before it is ended.
+pub(crate) const SHELL_IDLE: Duration = Duration::from_secs(60);
+
+/// How long a command waits until such a shell is forked, below a second. The agent does nothing else meanwhile.
+pub(crate) const SHELL_FORK: Duration = Duration::from_millis(50);
+
+/// Number of templates in succession that may end before one of their shells waits. Then no more are started.
+pub(crate) const SHELL_FAILURES: u32 = 3;
+
 /// Maximum number of running terminals.
 pub(crate) const MAX_TERMINALS: usize = 64;
 

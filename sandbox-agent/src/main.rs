@@ -11,6 +11,7 @@
 //! - [`capture`], [`output`], [`output_files`], [`primary_reader`], [`log_position`], [`follow`]: its output
 //! - [`stdin`], [`stdin_writer`], [`read_only`], [`write_attempts`]: its input, and the read-only workspace
 //! - [`termination`], [`members`], [`mark`], [`leftovers`], [`reaper`], [`oom`], [`proc_protection`]: its end
+//! - [`waiting_shells`]: a bash that waits for the next command
 //! - [`contexts`]: interpreters that keep their state
 //! - [`terminals`]: interactive programs with a screen
 //! - [`tunnels`]: byte streams to servers in the sandbox, and outbound connections through the agent's proxy
@@ -59,6 +60,7 @@ mod termination;
 mod text;
 mod time_slice;
 mod tunnels;
+mod waiting_shells;
 mod write_attempts;
 
 use std::io;
@@ -78,6 +80,7 @@ use crate::reaper::Reaper;
 use crate::rpc::FileService;
 use crate::terminals::Terminals;
 use crate::tunnels::Tunnels;
+use crate::waiting_shells::WaitingShells;
 
 /// Threads for file operations. They never exit, because no new thread can start when the sandbox is at its process
 /// limit. Four threads stay available for short calls.
@@ -150,12 +153,17 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
             Err(error) => report(&error),
         }
     }
-    let leftovers = Arc::new(Leftovers::default());
+    let waiting_shells = Arc::new(WaitingShells::new(Arc::clone(&reaper)));
+    let leftovers = Arc::new(Leftovers::new(Arc::clone(&waiting_shells)));
     let workspace = files::open(&settings.workspace)?;
     // Must come before the first command, which could give another file the path of a recorded one.
     snapshots::put_modes_back(&workspace);
+    if settings.waiting_shells {
+        tokio::spawn(Arc::clone(&waiting_shells).run());
+    }
+    let commands = Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers, waiting_shells);
     let service = rpc::Service {
-        commands: Commands::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
+        commands,
         contexts: Contexts::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         terminals: Terminals::new(settings.workspace.clone(), Arc::clone(&reaper), &leftovers),
         files: FileService::new(workspace, files::open_outputs(&settings.workspace)),

@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// The last mark that was given.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
 /// The mark of one command or terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Mark(u64);
@@ -19,11 +22,20 @@ impl Mark {
     /// Sets a new mark for the next process that this program starts. Returns `None` if the system does not support
     /// marks. Must be called on the thread that starts processes.
     pub(crate) fn next() -> Option<Self> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let mark = Self::reserve();
         let maximum = getrlimit(Resource::Locks).maximum;
-        setrlimit(Resource::Locks, Rlimit { current: Some(number), maximum }).ok()?;
-        Some(Self(number))
+        setrlimit(Resource::Locks, Rlimit { current: Some(mark.0), maximum }).ok()?;
+        Some(mark)
+    }
+
+    /// Returns a new mark for a process that sets it itself.
+    pub(crate) fn reserve() -> Self {
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The value of the limit.
+    pub(crate) fn number(self) -> u64 {
+        self.0
     }
 
     /// Returns the mark of the process `pid`.

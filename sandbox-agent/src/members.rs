@@ -85,8 +85,8 @@ pub(crate) fn usage(owner: Owner<'_>) -> Usage {
     Usage { processes: u32::try_from(members.len()).unwrap_or(u32::MAX), cpu }
 }
 
-/// Groups the processes of the sandbox by whether they belong to one of `running`.
-pub(crate) fn shares(running: &[Owner<'_>]) -> Shares {
+/// Groups the processes of the sandbox, except `others`, by whether they belong to one of `running`.
+pub(crate) fn shares(running: &[Owner<'_>], others: &[Pid]) -> Shares {
     let processes = list();
     let owned = with_descendants(&processes, roots(&processes, running));
     let me = rustix::process::getuid().as_raw();
@@ -94,12 +94,16 @@ pub(crate) fn shares(running: &[Owner<'_>]) -> Shares {
     for process in processes {
         if owned.contains(&process.pid) {
             shares.owned_threads += process.threads;
-        } else if owner_of(process.pid) == Some(me) {
+        } else if owner_of(process.pid) == Some(me) && !is_among(process.pid, others) {
             shares.left_threads += process.threads;
             shares.left.extend(Pid::from_raw(process.pid));
         }
     }
     shares
+}
+
+fn is_among(number: i32, pids: &[Pid]) -> bool {
+    pids.iter().any(|pid| pid.as_raw_nonzero().get() == number)
 }
 
 /// Returns the processes that belong to one of `owners` by their own attributes.

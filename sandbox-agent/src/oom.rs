@@ -228,18 +228,29 @@ pub(crate) fn start_as_oom_candidate<E>(start: impl FnOnce() -> Result<Pid, E>) 
     let Some(own) = OWN_SCORE.get() else {
         return start();
     };
-    let to_raise = TO_RAISE.get();
-    let score = if to_raise.is_some() { STARTING_SCORE } else { COMMAND_SCORE };
+    let score = if TO_RAISE.get().is_some() { STARTING_SCORE } else { COMMAND_SCORE };
     // Raising needs no privilege. Lowering is allowed down to what root set, which is the usual score.
     let _ = own.file.write_at(score.as_bytes(), 0);
     let started = start();
     let _ = own.file.write_at(own.usual.as_bytes(), 0);
-    if let (Some(to_raise), Ok(pid)) = (to_raise, &started)
+    if let Ok(pid) = started {
+        raise(pid);
+    }
+    started
+}
+
+/// The score that a started process will have soon, if there is a thread that raises it.
+pub(crate) fn raised_score() -> Option<&'static str> {
+    TO_RAISE.get().map(|_| COMMAND_SCORE)
+}
+
+/// Queues a process for the score of commands. It must not be reaped before this returns.
+fn raise(pid: Pid) {
+    if let Some(to_raise) = TO_RAISE.get()
         && let Some(process) = Process::open(pid.as_raw_nonzero().get())
     {
         let _ = to_raise.try_send(process);
     }
-    started
 }
 
 /// More than /proc/vmstat has on any kernel, so that one read returns all of it.

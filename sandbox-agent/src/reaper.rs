@@ -33,6 +33,11 @@ impl Reaper {
         receiver
     }
 
+    /// Whether the status of `pid` is awaited.
+    pub(crate) fn expects(&self, pid: Pid) -> bool {
+        self.lock().contains_key(&pid)
+    }
+
     /// Reaps children until the agent ends.
     pub(crate) async fn run(&self, mut child_ended: Signal) {
         while child_ended.recv().await.is_some() {

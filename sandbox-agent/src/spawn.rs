@@ -13,11 +13,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use agent_protocol::v1;
-use rustix::fs::{Access, CWD, MemfdFlags, Mode, OFlags, ResolveFlags, access, memfd_create, open, openat2};
+use rustix::fs::{
+    Access, CWD, MemfdFlags, Mode, OFlags, ResolveFlags, access, fcntl_getfl, fcntl_setfl, memfd_create,
+    open, openat2,
+};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitStatus};
 use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
 
 use crate::environment;
 use crate::loop_count::counting_script;
@@ -26,6 +30,7 @@ use crate::oom;
 use crate::posix_spawn;
 use crate::read_only;
 use crate::stages::Stages;
+use crate::waiting_shells::{HandedOver, Handover, WaitingShells};
 use crate::write_attempts::Listener;
 
 /// Environment variable with the id of the command that a process belongs to.
@@ -53,9 +58,13 @@ const PIPE_BYTES: usize = 128 * 1024;
 pub(crate) struct Spawned {
     pub(crate) pid: Pid,
     pub(crate) mark: Option<Mark>,
+    /// See [`Started::status`].
+    pub(crate) status: Option<oneshot::Receiver<WaitStatus>>,
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
     pub(crate) stdin: Option<pipe::Sender>,
+    /// Number of bytes of its input that are in the pipe.
+    pub(crate) stdin_written: usize,
     pub(crate) trace: Option<pipe::Receiver>,
     /// What announces its attempts to write, if it may not write.
     pub(crate) announcements: Option<Listener>,
@@ -67,6 +76,8 @@ pub(crate) struct Started {
     pub(crate) pid: Pid,
     /// Mark by which its descendants are recognized.
     pub(crate) mark: Option<Mark>,
+    /// Its status at its end, if the reaper knows it already.
+    pub(crate) status: Option<oneshot::Receiver<WaitStatus>>,
     /// The descriptor of [`Spawned::announcements`].
     pub(crate) announcements: Option<OwnedFd>,
 }
@@ -78,7 +89,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) argv: &'a [String],
     pub(crate) cwd: &'a Path,
     pub(crate) env: &'a std::collections::HashMap<String, String>,
-    pub(crate) with_stdin: bool,
+    /// The beginning of standard input, of which the process finds as much as fits into the pipe. `None` means no input.
+    pub(crate) stdin: Option<&'a [u8]>,
     /// Whether bash reports the commands that it runs.
     pub(crate) with_trace: bool,
     /// How often bash may run any one command of the script. 0 means unlimited.
@@ -89,6 +101,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) read_only: Option<&'a Path>,
     /// Other descriptors that the process gets, under the same numbers.
     pub(crate) keep: &'a [BorrowedFd<'a>],
+    /// Shells that wait for such a command.
+    pub(crate) waiting_shells: Option<&'a WaitingShells>,
 }
 
 /// Returns the argv that runs `script`.
@@ -149,6 +163,14 @@ pub(crate) fn start(
             .chain(launch.keep.iter().copied())
             .collect(),
     };
+    if let Some(shell) = hand_over(launch, &child) {
+        return Ok(Started {
+            pid: shell.pid,
+            mark: Some(shell.mark),
+            status: Some(shell.status),
+            announcements: None,
+        });
+    }
     let mark = Mark::next();
     let mut announcements = None;
     let started = oom::start_as_oom_candidate(|| match launch.read_only {
@@ -166,7 +188,22 @@ pub(crate) fn start(
             errno => exec_failed(errno),
         },
     })?;
-    Ok(Started { pid, mark, announcements })
+    Ok(Started { pid, mark, status: None, announcements })
+}
+
+/// Hands the command to a waiting shell, if there is one that suits it.
+fn hand_over(launch: &Launch<'_>, child: &posix_spawn::Child<'_>) -> Option<HandedOver> {
+    let posix_spawn::Stdio::Descriptors(stdio) = child.stdio else { return None };
+    if launch.read_only.is_some() || !child.keep.is_empty() {
+        return None;
+    }
+    let (argv, envp, cwd) = (&child.argv, &child.envp, child.cwd);
+    launch.waiting_shells?.hand_over(&Handover { program: &child.program, argv, envp, stdio, cwd })
+}
+
+/// The bash of commands that have no PATH of their own.
+pub(crate) fn bash() -> Option<PathBuf> {
+    find_program("bash", &environment::for_commands().collect())
 }
 
 /// Opens a command's directory. The agent may follow the links of its own `/proc` directory and a command may not, so
@@ -184,6 +221,7 @@ fn open_cwd(cwd: &Path) -> Result<OwnedFd, Errno> {
 struct Pipes {
     stdin: OwnedFd,
     our_stdin: Option<OwnedFd>,
+    stdin_written: usize,
     stdout: (OwnedFd, OwnedFd),
     stderr: (OwnedFd, OwnedFd),
     trace: Option<(OwnedFd, OwnedFd)>,
@@ -192,14 +230,15 @@ struct Pipes {
 impl Pipes {
     fn new(launch: &Launch<'_>) -> Result<Self, Errno> {
         let pair = || pipe_with(PipeFlags::CLOEXEC);
-        let (stdin, our_stdin) = if launch.with_stdin {
+        let (stdin, our_stdin, stdin_written) = if let Some(input) = launch.stdin {
             let (read, write) = pair()?;
-            (read, Some(write))
+            let written = write_beginning(write.as_fd(), input);
+            (read, Some(write), written)
         } else {
-            (open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?, None)
+            (open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?, None, 0)
         };
         let trace = launch.with_trace.then(pair).transpose()?;
-        Ok(Self { stdin, our_stdin, stdout: pair()?, stderr: pair()?, trace })
+        Ok(Self { stdin, our_stdin, stdin_written, stdout: pair()?, stderr: pair()?, trace })
     }
 
     fn child_ends(&self) -> [BorrowedFd<'_>; 3] {
@@ -211,13 +250,25 @@ impl Pipes {
         Ok(Spawned {
             pid: started.pid,
             mark: started.mark,
+            status: started.status,
             stdout: receiver(self.stdout.0)?,
             stderr: receiver(self.stderr.0)?,
             stdin: self.our_stdin.map(pipe::Sender::from_owned_fd).transpose()?,
+            stdin_written: self.stdin_written,
             trace: self.trace.map(|(read, _)| receiver(read)).transpose()?,
             announcements: started.announcements.map(Listener::new).transpose()?,
         })
     }
+}
+
+/// Writes as much as fits into an empty pipe. Returns how much that was.
+fn write_beginning(pipe: BorrowedFd<'_>, input: &[u8]) -> usize {
+    if input.is_empty() {
+        return 0;
+    }
+    let set = fcntl_getfl(pipe).and_then(|flags| fcntl_setfl(pipe, flags | OFlags::NONBLOCK));
+    // What is not written now is written later.
+    set.and_then(|()| rustix::io::write(pipe, input)).unwrap_or(0)
 }
 
 type Environment = BTreeMap<OsString, OsString>;

@@ -229,6 +229,7 @@ fn setup_of(config: &Config, run_dir: PathBuf, holder: String) -> Setup {
         allowed_images: config.allowed_images.clone(),
         image_source: config.image_source.clone().filter(|_| config.autobuild),
         agent_program: config.agent_program.clone(),
+        waiting_shells: config.waiting_shells,
         transport: config.transport,
         preview: config.preview.clone(),
         proxy_image: config.proxy_image.clone(),

@@ -64,12 +64,13 @@ impl Interpreter {
             argv: &argv,
             cwd: &spec.cwd,
             env: &spec.env,
-            with_stdin: false,
+            stdin: None,
             with_trace: false,
             max_loop_iterations: 0,
             stages: None,
             read_only: None,
             keep: &[file.as_fd(), theirs.as_fd()],
+            waiting_shells: None,
         })?;
         let Spawned { pid, mark, stdout, stderr, .. } = spawned;
         let interpreter =

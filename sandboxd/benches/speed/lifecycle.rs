@@ -149,6 +149,7 @@ impl Rival {
             disk_device: self.disks.as_ref().zip(disk.as_ref()).map(|((disks, _), disk)| disks.device(disk)),
             network: None,
             has_ca_bundle: false,
+            waiting_shells: true,
             labels: SandboxLabels { id, slot: UidSlot::LAST, transport: Transport::Socket, disk, spec },
         }
     }

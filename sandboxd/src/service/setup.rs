@@ -33,6 +33,8 @@ pub struct Setup {
     pub image_source: Option<ImageSource>,
     /// The agent's program on this machine.
     pub agent_program: PathBuf,
+    /// Whether agents keep shells waiting for commands.
+    pub waiting_shells: bool,
     /// Whether sandboxes of the original daemon are adopted.
     pub adopt_original: bool,
     /// Whether workspaces must have a quota.

@@ -82,6 +82,7 @@ impl Fixture {
             disk_device: disk.map(|(disks, disk)| disks.device(disk)),
             network: None,
             has_ca_bundle: false,
+            waiting_shells: true,
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Config {
     pub autobuild: bool,
     /// Path of the agent's executable.
     pub agent_program: PathBuf,
+    /// Whether agents keep shells waiting for commands.
+    pub waiting_shells: bool,
     /// Transport to the agents. `None` detects it.
     pub transport: Option<Transport>,
     /// Whether workspaces must have a quota.
@@ -167,6 +169,7 @@ impl Config {
         let build_ca = reader.optional("SANDBOXD_BUILD_CA", parse::directory);
         let agent_program =
             reader.setting("SANDBOXD_AGENT_PATH", &parse::default_agent_program(), parse::directory);
+        let waiting_shells = reader.setting("SANDBOXD_WAITING_SHELLS", "true", parse::boolean);
         let transport = reader.setting("SANDBOXD_AGENT_TRANSPORT", "auto", parse::transport);
         let public_host = reader.optional("SANDBOXD_PUBLIC_HOST", parse::host);
         let proxy_image = reader.optional("SANDBOXD_PROXY_IMAGE", parse::word);
@@ -212,6 +215,7 @@ impl Config {
                 .map(|folder| ImageSource { folder, build_ca }),
             autobuild: !no_autobuild?,
             agent_program: agent_program?,
+            waiting_shells: waiting_shells?,
             transport: transport?,
             disk_quota: disk_quota?,
             allowed_images: allowed_images?,

@@ -17,7 +17,7 @@ use sandboxd_model::layout::{
     AGENT_DIR, AGENT_PROGRAM, CA_BUNDLE_NAME, HOSTS_NAME, LOCAL_DIR, PROFILE_NAME, PROFILE_TARGET, RUN_DIR,
     SOCKET_NAME, VOLUME_DIR, WORKSPACE, volume_name,
 };
-use sandboxd_model::{Disk, Instance, Lower, Resources, UidSlot};
+use sandboxd_model::{Disk, Instance, Lower, Resources, UidSlot, limits};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -127,6 +127,8 @@ pub struct ContainerPlan {
     pub network: Option<String>,
     /// Whether the agent's volume has certificates to trust.
     pub has_ca_bundle: bool,
+    /// Whether the agent keeps shells waiting for commands.
+    pub waiting_shells: bool,
 }
 
 /// What the settings depend on besides the plan: the engine's machine and the operator's choices.
@@ -181,7 +183,7 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         cgroup_parent: Some(host.cgroup_parent.of_project(&plan.labels.spec.owner.project)),
         runtime: host.runtime.wanted.clone(),
-        pids_limit: Some(host.runtime.pids_limit(resources.pids())),
+        pids_limit: Some(host.runtime.pids_limit(processes(resources))),
         memory: Some(memory),
         // Equal to memory: no swap, so that a sandbox that needs more memory is ended instead of slowing down the
         // host.
@@ -206,6 +208,11 @@ fn host_config(plan: &ContainerPlan, instance: &Instance, host: &Host) -> HostCo
     }
 }
 
+/// Maximum number of processes and threads of a container.
+fn processes(resources: Resources) -> u32 {
+    resources.pids() + limits::SHELL_PROCESSES
+}
+
 fn ulimits(resources: Resources) -> Vec<ResourcesUlimits> {
     [
         ("nofile", OPEN_FILES),
@@ -216,7 +223,7 @@ fn ulimits(resources: Resources) -> Vec<ResourcesUlimits> {
         ("msgqueue", 0),
         ("sigpending", 1024),
         // Counted per user, and each sandbox has its own user.
-        ("nproc", i64::from(resources.pids())),
+        ("nproc", processes(resources).into()),
     ]
     .map(|(name, value)| ResourcesUlimits { name: Some(name.into()), soft: Some(value), hard: Some(value) })
     .into()
@@ -341,6 +348,9 @@ fn environment(plan: &ContainerPlan) -> Vec<String> {
     if plan.has_ca_bundle {
         environment.extend(CA_VARIABLES.map(|name| format!("{name}={AGENT_DIR}/{CA_BUNDLE_NAME}")));
     }
+    if !plan.waiting_shells {
+        environment.push("SANDBOX_AGENT_WAITING_SHELLS=off".into());
+    }
     // A sandbox with a network of its own does not connect through the daemon.
     if plan.network.is_some() {
         environment.push("SANDBOX_AGENT_PROXY=off".into());
@@ -397,6 +407,7 @@ mod tests {
                         disk_device: disk.1.then(|| "/volumes/disks/_data/dsk_1.dev".into()),
                         network: disk.2.then(|| "sandboxes-open".into()),
                         has_ca_bundle: disk.1,
+                        waiting_shells: disk.2,
                     })
                 },
             )
@@ -424,7 +435,8 @@ mod tests {
             prop_assert_eq!(host.ipc_mode.as_deref(), Some("private"));
             prop_assert_eq!(host.memory, host.memory_swap);
             prop_assert!(host.memory.unwrap() >= 256 * MIB as i64);
-            prop_assert!((16..=4096).contains(&host.pids_limit.unwrap()));
+            let pids = host.pids_limit.unwrap() - i64::from(limits::SHELL_PROCESSES);
+            prop_assert!((16..=4096).contains(&pids));
             prop_assert!((1_000_000_000..=4_000_000_000).contains(&host.nano_cpus.unwrap()));
             prop_assert_eq!(host.log_config.and_then(|log| log.typ), Some("none".to_owned()));
             prop_assert_eq!(host.auto_remove, Some(false));

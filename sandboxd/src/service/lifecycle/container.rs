@@ -85,6 +85,7 @@ impl Lifecycle {
             run_dir,
             network: labels.spec.network.is_open().then(|| self.bridge_name()),
             has_ca_bundle: self.setup.egress.ca_bundle.is_some(),
+            waiting_shells: self.setup.waiting_shells,
             labels,
         }
     }

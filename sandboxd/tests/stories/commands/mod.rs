@@ -17,3 +17,4 @@ mod stages;
 mod starved;
 mod stdin;
 mod unread;
+mod waiting_shells;

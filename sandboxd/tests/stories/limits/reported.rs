@@ -2,6 +2,7 @@
 
 use sandbox_api::SandboxId;
 use sandbox_api::sandbox::Resources;
+use sandboxd::model::limits;
 
 use crate::support::harness::{Daemon, Home};
 use crate::support::host_view::HostView;
@@ -21,7 +22,7 @@ async fn check_against_the_cgroup(daemon: &Daemon, sandbox: &SandboxId) {
     assert_eq!(posture.memory_bytes, Some((300 * MIB) as i64));
     assert_eq!(posture.swap_bytes, Some(0));
     assert_eq!(posture.pids_limit, Some(host.number("pids", "pids.max", "pids.max")));
-    assert_eq!(posture.pids_limit, Some(77));
+    assert_eq!(posture.pids_limit, Some(77 + i64::from(limits::SHELL_PROCESSES)));
     assert_eq!(posture.nano_cpus, Some(host.milli_cpus() * 1_000_000));
     assert_eq!(host.limit("Max file size").1, 99 * MIB);
 

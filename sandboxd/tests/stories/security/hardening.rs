@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sandbox_api::SandboxId;
 use sandbox_api::command::{EndReason, StartCommand};
 use sandbox_api::sandbox::{CreateSandbox, Resources};
+use sandboxd::model::limits;
 
 use crate::support::harness::{Daemon, docker, outcome, script, skipped_under_gvisor, under_gvisor, until};
 
@@ -232,7 +233,8 @@ async fn the_engine_confirms_every_setting() {
     assert_eq!(host.ipc_mode.as_deref(), Some("private"));
     assert_eq!((host.memory, host.memory_swap), (Some(2 << 30), Some(2 << 30)));
     // gVisor's own processes count too.
-    let pids = if under_gvisor() { 128 + 2 * 512 } else { 512 };
+    let pids = 512 + i64::from(limits::SHELL_PROCESSES);
+    let pids = if under_gvisor() { 128 + 2 * pids } else { pids };
     assert_eq!((host.pids_limit, host.nano_cpus), (Some(pids), Some(2_000_000_000)));
     assert!(host.binds.unwrap_or_default().is_empty() && host.devices.unwrap_or_default().is_empty());
     assert!(host.masked_paths.unwrap().contains(&"/sys/fs/cgroup".into()));

@@ -11,6 +11,9 @@ pub const AGENT_ABSENCE: Duration = Duration::from_secs(5);
 /// Time that a connection on an agent's socket may take to send its greeting.
 pub const GREETING: Duration = Duration::from_secs(5);
 
+/// Number of processes that an agent keeps for the next command. A sandbox has them beside its own.
+pub const SHELL_PROCESSES: u32 = 2;
+
 /// Time for a short call to an agent.
 pub const AGENT_CALL: Duration = Duration::from_secs(30);
 
