@@ -153,7 +153,7 @@ async fn serve(settings: Result<Settings, &'static str>) -> io::Result<()> {
             Err(error) => report(&error),
         }
     }
-    let waiting_shells = Arc::new(WaitingShells::new(Arc::clone(&reaper)));
+    let waiting_shells = Arc::new(WaitingShells::new(spawn::bash(), Arc::clone(&reaper)));
     let leftovers = Arc::new(Leftovers::new(Arc::clone(&waiting_shells)));
     let workspace = files::open(&settings.workspace)?;
     // Must come before the first command, which could give another file the path of a recorded one.

@@ -17,6 +17,7 @@ mod shell;
 mod template;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,11 +33,12 @@ use self::template::Template;
 use crate::environment;
 use crate::limits::{SHELL_FAILURES, SHELL_FORK, SHELL_IDLE, SHELL_PAUSE, SHELL_YIELDS};
 use crate::reaper::Reaper;
-use crate::spawn;
 
 /// The waiting shell of this sandbox.
 #[derive(Debug)]
 pub(crate) struct WaitingShells {
+    /// The bash of commands, if there is one.
+    program: Option<PathBuf>,
     reaper: Arc<Reaper>,
     kept: Mutex<Kept>,
     /// Notified when a command starts that could have been handed to one.
@@ -56,8 +58,9 @@ struct Kept {
 }
 
 impl WaitingShells {
-    pub(crate) fn new(reaper: Arc<Reaper>) -> Self {
-        Self { reaper, kept: Mutex::default(), wanted: Notify::new(), command_ended: Notify::new() }
+    /// `program` is the bash of commands, if there is one.
+    pub(crate) fn new(program: Option<PathBuf>, reaper: Arc<Reaper>) -> Self {
+        Self { program, reaper, kept: Mutex::default(), wanted: Notify::new(), command_ended: Notify::new() }
     }
 
     /// Hands a command to a shell, if one would be the same as a new one. If none waits, waits a moment for the template.
@@ -101,6 +104,7 @@ impl WaitingShells {
 
     /// Keeps a shell waiting while commands come. Returns if shells cannot wait here.
     pub(crate) async fn run(self: Arc<Self>) {
+        let Some(program) = &self.program else { return };
         while self.lock().failures < SHELL_FAILURES {
             if timeout(SHELL_IDLE, self.wanted.notified()).await.is_err() {
                 self.lock().end(false);
@@ -112,7 +116,7 @@ impl WaitingShells {
             for _ in 0..SHELL_YIELDS {
                 yield_now().await;
             }
-            self.lock().replenish();
+            self.lock().replenish(program);
         }
         self.lock().end(false);
     }
@@ -142,14 +146,12 @@ impl Kept {
     }
 
     /// Starts the template and a shell, if there is none. At the process limit there is none until the next command.
-    fn replenish(&mut self) {
+    fn replenish(&mut self, program: &Path) {
         if self.shell.is_some() {
             return;
         }
-        if self.template.is_none()
-            && let Some(program) = spawn::bash()
-        {
-            match Template::start(program, environment::for_commands()) {
+        if self.template.is_none() {
+            match Template::start(program.to_owned(), environment::for_commands()) {
                 Ok(template) => self.template = Some(template),
                 // There is no room for another process.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
