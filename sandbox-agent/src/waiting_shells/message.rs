@@ -1,9 +1,10 @@
 //! The messages to a template and to a waiting shell. The reader is `preload.c`.
 //!
 //! A template gets the mark of the shell that it forks, as a number of 64 bits, and beside it the shell's socket. The shell
-//! sends `1` when it waits, or the template sends `0` if there is no room for it. The shell becomes a command when it gets a header of two numbers of 32 bits, the
-//! length of the arguments in bytes and the number of entries of the environment, then the arguments, then the entries, each
-//! with its final NUL. Beside it go the standard streams and the directory. All numbers have the machine's byte order.
+//! sends `1` when it waits, or the template sends `0` if there is no room for it. The shell becomes a command when it gets a
+//! header of two numbers of 32 bits, the length of the arguments in bytes and the number of entries of the environment, then
+//! the arguments, then the entries, each with its final NUL. Beside it go the standard streams and the directory. All numbers
+//! have the machine's byte order.
 
 use std::ffi::CString;
 use std::io::{IoSlice, IoSliceMut};
