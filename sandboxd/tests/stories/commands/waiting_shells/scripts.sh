@@ -154,7 +154,7 @@ kill -SEGV $$; echo never
 
 kill -ABRT $$; echo never
 
-kill -STOP $$ & sleep 0.1; kill -CONT $$; wait; echo continued
+(sleep 0.2; kill -CONT $$) & kill -STOP $$; echo continued; wait
 
 kill -0 $$; echo $?
 
@@ -288,7 +288,7 @@ EOF
 
 cat <(echo a) <(echo b)
 
-echo x | tee >(cat >&2) >/dev/null; sleep 0.05
+echo x | tee >(cat >&2) >/dev/null; sleep 0.5
 
 diff <(printf '1\n2\n') <(printf '1\n3\n')
 
