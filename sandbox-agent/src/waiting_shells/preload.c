@@ -32,7 +32,6 @@
  * the agent is giving this process. */
 #define SOCKET_VARIABLE "SANDBOX_AGENT_SHELL_SOCKET="
 #define LIBRARY_VARIABLE "SANDBOX_AGENT_SHELL_LIBRARY="
-
 #define SCORE_VARIABLE "SANDBOX_AGENT_SHELL_SCORE="
 
 /* How often this process looks for its score, and the pause between, in nanoseconds: 200 ms together. */

@@ -58,7 +58,7 @@ impl WaitingShell {
         Self { socket, mark, state: State::Starting }
     }
 
-    /// Waits until it waits, for at most `limit`. Looks whether it is still what was started.
+    /// Gives the shell up to `limit` to say that it waits, and looks whether it still runs.
     pub(super) fn wait(&mut self, limit: Duration, reaper: &Reaper) -> &State {
         if let State::Starting = self.state {
             self.state = match receive_pid(self.socket.as_fd(), limit).and_then(|pid| opened(pid, reaper)) {

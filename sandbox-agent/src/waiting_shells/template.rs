@@ -115,7 +115,7 @@ impl Drop for Template {
     }
 }
 
-/// The library in a file in memory, because a sandbox has no directory for programs of the agent that every image allows.
+/// The library in a file in memory. So it is always that of this agent, and the sandbox needs no further file.
 fn library() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = std::fs::File::from(memfd_create("waiting-shell", flags)?);
