@@ -305,7 +305,7 @@ pub struct Sandbox {
 pub struct Usage {
     /// Memory of all processes and memory-backed files in bytes, without the page cache.
     pub memory_bytes: u64,
-    /// Number of processes and threads.
+    /// Number of processes and threads, with those of up to two shells that wait for commands.
     pub pids: u64,
     /// Disk space that the workspace and the caches beside it use, in bytes. Null if the workspace has no disk of its
     /// own, or if the value is unknown.
@@ -330,7 +330,7 @@ pub struct Posture {
     pub seccomp: String,
     /// User and group of the container, as `uid:gid`.
     pub user: String,
-    /// Maximum number of processes and threads.
+    /// Maximum number of processes and threads: that of the sandbox, and two for shells that wait for commands.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub pids_limit: Option<i64>,
     /// Memory limit in bytes.

@@ -178,7 +178,9 @@ async fn files_are_served_while_the_sandbox_is_full_of_processes() {
     let mut records = daemon.client.run(&sandbox, &script(filler)).await.unwrap();
     let is_full = async { while !matches!(records.next().await, Some(Ok(Record::Stderr(_)))) {} };
     timeout(SOON, is_full).await.expect("bash can fork as often as it wants");
-    let refused = daemon.client.start(&sandbox, &script("true")).await.map(drop).unwrap_err();
+    // A shell may wait for the next script, but no other program.
+    let program = StartCommand { cmd: Some("true".into()), ..StartCommand::default() };
+    let refused = daemon.client.start(&sandbox, &program).await.map(drop).unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::CapacityExhausted), "{refused:?}");
     let file = FileToWrite { path: "f".into(), content_base64: "aGk=".into(), mode: None };
     daemon.client.write_files(&sandbox, &WriteFiles { files: vec![file] }).await.unwrap();

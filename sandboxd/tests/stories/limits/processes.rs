@@ -12,6 +12,9 @@ use crate::support::limits::{Scene, errno, python, sandbox_with, value_of};
 
 const PIDS: u64 = 64;
 
+/// Those of the sandbox, and shells that wait for commands.
+const ALL: u64 = PIDS + limits::SHELL_PROCESSES as u64;
+
 fn few_processes() -> Resources {
     Resources { pids: Some(PIDS), ..Resources::default() }
 }
@@ -56,7 +59,7 @@ async fn a_fork_bomb_stops_at_the_limit_of_its_own_sandbox() {
         until("the sandbox is full of processes", refused).await;
         // The number of processes varies.
         let is_reported =
-            async || (PIDS - OTHERS..=PIDS).contains(&scene.attacker_now().await.usage.unwrap().pids);
+            async || (PIDS - OTHERS..=ALL).contains(&scene.attacker_now().await.usage.unwrap().pids);
         until("usage counts them", is_reported).await;
         client.kill(&scene.attacker, &command, &Default::default()).await.unwrap();
         client.wait(&scene.attacker, &command, None).await.unwrap()
@@ -88,11 +91,10 @@ async fn two_sandboxes_full_of_processes_do_not_count_against_each_other() {
         assert!((PIDS - OTHERS..PIDS).contains(&forks), "{forks} forks");
         assert_eq!(value_of::<i32>(&said, "errno"), errno::EAGAIN);
     }
-    let pids = PIDS + u64::from(limits::SHELL_PROCESSES);
-    assert_eq!(scene.attacker_now().await.posture.unwrap().pids_limit, Some(pids as i64));
+    assert_eq!(scene.attacker_now().await.posture.unwrap().pids_limit, Some(ALL as i64));
     let host = HostView::of(&scene.attacker).await;
-    assert_eq!(host.number("pids", "pids.max", "pids.max"), pids as i64);
-    assert_eq!(host.limit("Max processes"), (pids, pids));
+    assert_eq!(host.number("pids", "pids.max", "pids.max"), ALL as i64);
+    assert_eq!(host.limit("Max processes"), (ALL, ALL));
     scene.end().await;
 }
 
