@@ -38,6 +38,10 @@
 #define SCORE_LOOKS 1000
 #define SCORE_PAUSE 200000
 
+/* The name of this process (PR_SET_NAME, prctl(2)) while it waits, so that commands that look for bash do not find it, and then. */
+#define WAITING_NAME "waiting-shell"
+#define NAME "bash"
+
 /* Limits of the messages, as in message.rs. */
 #define MAX_MESSAGE_BYTES (96 * 1024)
 #define MAX_ENTRIES 2048
@@ -170,6 +174,7 @@ __attribute__((constructor)) static void prepare(int count, char **argument, cha
         return;
     if (count != ARGUMENTS)
         give_up();
+    syscall(SYS_prctl, PR_SET_NAME, WAITING_NAME, 0, 0, 0);
     arguments = argument;
     environ = entries;
     close(library);
@@ -283,6 +288,7 @@ static void become(void) {
     map.arg_start = (uint64_t)text;
     map.arg_end = map.env_start = (uint64_t)environment;
     map.env_end = (uint64_t)end;
+    syscall(SYS_prctl, PR_SET_NAME, NAME, 0, 0, 0);
     if (set_map() != 0 || syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
         give_up();
 }

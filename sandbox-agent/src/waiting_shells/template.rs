@@ -51,6 +51,9 @@ impl Template {
         environment: impl Iterator<Item = (OsString, OsString)>,
     ) -> io::Result<Self> {
         let library = library()?;
+        // The kernel names a process after the file that it was started from. Nothing is to find a bash here, and the library
+        // can change the name only after a moment.
+        let bash = open(&program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (socket, of_template) = pair()?;
         let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let root = open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -59,7 +62,7 @@ impl Template {
             return Err(io::Error::other("commands have a library of their own"));
         }
         let own = [
-            (PRELOAD, format!("/proc/self/fd/{}", library.as_raw_fd())),
+            (PRELOAD, path_of(&library)),
             ("SANDBOX_AGENT_SHELL_SOCKET", of_template.as_raw_fd().to_string()),
             ("SANDBOX_AGENT_SHELL_LIBRARY", library.as_raw_fd().to_string()),
         ];
@@ -68,7 +71,7 @@ impl Template {
         let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let entries = early.clone().into_iter().chain(own);
         let child = Child {
-            program: CString::new(program.as_os_str().as_bytes())?,
+            program: CString::new(path_of(&bash))?,
             argv: ARGV.map(|argument| CString::new(argument).expect("has no NUL")).into(),
             envp: entries.map(|entry| CString::new(entry_of(entry))).collect::<Result<_, _>>()?,
             cwd: root.as_fd(),
@@ -123,6 +126,11 @@ fn library() -> io::Result<OwnedFd> {
     // Commands could write to it otherwise, because the template has their user.
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
+}
+
+/// The path at which a process finds the file of one of its descriptors.
+fn path_of(descriptor: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
 fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {

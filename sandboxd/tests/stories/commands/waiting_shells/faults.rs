@@ -52,6 +52,20 @@ async fn each_command_runs_once_whatever_is_done_to_waiting_shells() {
     daemon.stop().await;
 }
 
+/// A model that looks for its own shells, or ends them, neither sees nor ends those that wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_look_for_bash_find_only_their_own() {
+    let Some((daemon, sandbox)) = sandbox_with_waiting_shell().await else { return };
+    // Waits until the next shell waits, because it would be found only then.
+    let waiting = format!("until [ $({WAITING} | wc -l) = 2 ]; do sleep 0.01; done");
+    let names = format!("{waiting}; ps -o comm= -p $({WAITING} | paste -sd,)");
+    assert_eq!(daemon.output(&sandbox, &names).await, "waiting-shell\nwaiting-shell\n");
+    assert_eq!(daemon.output(&sandbox, &format!("{waiting}; pgrep -c bash; :")).await, "1\n");
+    let kill = format!("{waiting}; pids=$({WAITING}); trap '' TERM; pkill bash; kill -0 $pids && echo live");
+    assert_eq!(daemon.output(&sandbox, &kill).await, "live\n");
+    daemon.stop().await;
+}
+
 /// Commands have the same user, so only what the shell does protects it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_shell_cannot_be_read_or_traced() {
