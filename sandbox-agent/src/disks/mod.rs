@@ -12,6 +12,7 @@ mod bases;
 mod ext4;
 mod fault;
 mod loop_device;
+mod notes;
 mod pool;
 
 use std::fmt;
@@ -86,6 +87,13 @@ fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
             pool.attach(&checked(name)?, uuid, owner).map(|()| String::new())
         }
         ["release", name] => pool.release(&checked(name)?).map(|()| String::new()),
+        ["note", name, word] => pool.set_note(&checked(name)?, word).map(|()| String::new()),
+        ["noted", name] => {
+            for part in pool.note(&checked(name)?)? {
+                write_line(&format_args!("{number} {part}")).map_err(Fault::io("answer"))?;
+            }
+            Ok(String::new())
+        }
         ["remove", name] => pool.remove(&checked(name)?).map(|()| String::new()),
         ["list"] => {
             for Use { name, allocated_bytes, attached, used } in pool.list()? {
@@ -161,6 +169,9 @@ mod tests {
             "make ../a 8",
             "attach a",
             "release a b",
+            "note a",
+            "note ../a x",
+            "noted ../a",
             "base a 1",
             "format /",
         ] {

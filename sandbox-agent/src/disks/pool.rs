@@ -1,4 +1,4 @@
-//! The disks of one daemon: images in one directory, and which of them are in use.
+//! The disks of one daemon: images in one directory, their notes, and which of them are in use.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -11,9 +11,10 @@ use super::ext4::{self, SKELETON, Superblock};
 use super::fault::Fault;
 use super::loop_device::{FileId, LoopDevice, Nodes};
 
-/// Suffixes of the files: a file system, the link to its device, and either of them while it is being created.
-const IMAGE: &str = "img";
+/// Suffixes of the files: a file system, the link to its device, its note, and each of them while it is being created.
+pub(super) const IMAGE: &str = "img";
 const LINK: &str = "dev";
+pub(super) const NOTE: &str = "note";
 pub(super) const PARTIAL: &str = "new";
 
 /// A memory-backed directory of the container in which device nodes work.
@@ -32,13 +33,13 @@ pub(crate) struct Use {
 
 /// An attached disk. Its device stays attached while this exists.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     device: LoopDevice,
     times: usize,
 }
 
 /// The state of one name. Its lock is held while an operation on the disk runs.
-type Slot = Arc<Mutex<Option<Held>>>;
+pub(super) type Slot = Arc<Mutex<Option<Held>>>;
 
 /// The disks in a directory.
 #[derive(Debug)]
@@ -163,7 +164,8 @@ impl Pool {
         let held = lock(&slot);
         let image = self.path(name, IMAGE);
         let file = match open_image(&image) {
-            Err(Fault::Absent) => return Ok(()),
+            // An earlier process may have been interrupted here.
+            Err(Fault::Absent) => return self.remove_note(name),
             other => other?,
         };
         if held.is_some() || self.nodes.find(&file).map_err(Fault::io("look for device"))?.is_some() {
@@ -171,6 +173,8 @@ impl Pool {
         }
         remove_if_there(&self.path(name, LINK)).map_err(Fault::io("remove link"))?;
         remove_if_there(&image).map_err(Fault::io("remove image"))?;
+        // Last, because a disk must not lose its note as long as it exists.
+        self.remove_note(name)?;
         lock(&self.slots).remove(name);
         Ok(())
     }
@@ -208,7 +212,7 @@ impl Pool {
         &self.dir
     }
 
-    fn slot(&self, name: &str) -> Slot {
+    pub(super) fn slot(&self, name: &str) -> Slot {
         Arc::clone(lock(&self.slots).entry(name.to_owned()).or_default())
     }
 
@@ -246,6 +250,6 @@ pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// A panic while the lock was held leaves no inconsistent state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
