@@ -47,6 +47,8 @@ impl Home {
             // Any free port, because stories run in parallel.
             ("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0".to_owned()),
             ("SANDBOXD_PREVIEW_PORTS", format!("{}-{}", LINK_PORTS.start(), LINK_PORTS.end())),
+            // A test that counts containers, or needs the processors, has no use for one that it did not create.
+            ("SANDBOXD_POOL_SIZE", "0".to_owned()),
             ("SANDBOXD_LOG", std::env::var("SANDBOXD_LOG").unwrap_or("warn".into())),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();

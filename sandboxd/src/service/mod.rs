@@ -310,6 +310,11 @@ impl Service {
     /// Writes the state that only memory holds and closes the store. The last step of a stop.
     pub async fn close(&self) {
         self.context.tasks.close();
+        if self.check_engine().is_ok()
+            && timeout(limits::EMPTY_POOL, self.lifecycle.empty_pool()).await.is_err()
+        {
+            warn!("the engine does not answer; the next start removes sandboxes that wait for a session");
+        }
         // If a newer daemon owns the engine, the helper is its own, and this daemon has no disks to close.
         if timeout(limits::CLOSE_DISKS, self.storage.close()).await.is_err() {
             warn!("the engine does not answer; the disks' helper ends by itself");
@@ -351,6 +356,7 @@ impl Service {
     pub fn fresh_metrics(&self) -> &Metrics {
         self.context.metrics.set_history_dropped(self.history.dropped());
         self.context.metrics.set_checkpoints_pending(self.lifecycle.lacking_checkpoints().len());
+        self.context.metrics.set_pool(self.lifecycle.waiting());
         if let Some(space) = self.storage.space() {
             self.context.metrics.set_disk_room(space.free_bytes, space.total_bytes);
         }

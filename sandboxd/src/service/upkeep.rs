@@ -31,6 +31,7 @@ impl Service {
         self.lifecycle.until_ready().await;
         tokio::join!(
             self.lifecycle.park_surplus(),
+            self.lifecycle.keep_pool(),
             self.tick_every_second(),
             self.tick_every_minute(),
             self.keep_usage(),
@@ -232,7 +233,9 @@ impl Service {
     }
 
     fn handle_change(self: &Arc<Self>, change: Change) {
-        let Some(sandbox) = self.lifecycle.registered(&change.sandbox) else { return };
+        let Some(sandbox) = self.lifecycle.registered(&change.sandbox) else {
+            return self.lifecycle.note_change_of_waiting(&change.sandbox);
+        };
         // The container itself still runs; only some of its processes were killed.
         if let Some(at) = change.oom_at_ms {
             return sandbox.ledger().note_oom(at);

@@ -7,6 +7,7 @@ use std::path::Path;
 use bollard::query_parameters::{
     ListContainersOptions, ListNetworksOptions, ListVolumesOptions, RemoveVolumeOptions,
 };
+use sandbox_api::SandboxId;
 use sandbox_api::sandbox::{ListSandboxes, Sandbox, SandboxState};
 use sandbox_client::Client;
 use sandboxd::model::Lower;
@@ -19,6 +20,12 @@ const START_RECORDS: &str = "start-records";
 
 /// Disks that a daemon creates in advance.
 const DISKS_AHEAD: usize = 2;
+
+/// Sandboxes that a daemon starts before a session wants them, at most.
+const WAITING: usize = 1;
+
+/// Label that such a sandbox lacks.
+const SESSION_KEY: &str = "remcochat.sessionKey";
 
 /// Each set as the host lists it: containers, volumes, disks and so on, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,6 +41,20 @@ struct Inventory {
     run_dir: BTreeSet<String>,
     /// Agents of each sandbox.
     agents: BTreeMap<String, usize>,
+    /// Sandboxes whose volume was created before a session wanted them.
+    waiting: BTreeSet<SandboxId>,
+}
+
+impl Inventory {
+    fn add_running(&mut self, id: &SandboxId, disk: Option<String>) {
+        self.volumes.insert(volume_name(id));
+        self.disks.extend(disk.clone());
+        self.containers.insert(container_name(id));
+        self.loop_devices.extend(disk);
+        self.mounts.insert(volume_name(id));
+        self.run_dir.insert(id.to_string());
+        self.agents.insert(id.to_string(), 1);
+    }
 }
 
 /// Compares the two. The error names the differences.
@@ -42,6 +63,12 @@ pub(crate) async fn difference(home: &Home, client: &Client) -> Result<(), Strin
     let listed = listed.map_err(|error| format!("no list: {error}"))?.sandboxes;
     let (found, volume_disks, files) = look(home).await;
     let mut wanted = Inventory::default();
+    let listed_volumes: BTreeSet<String> =
+        listed.iter().map(|sandbox| volume_name(&sandbox.sandbox_id)).collect();
+    for id in found.waiting.iter().filter(|id| !listed_volumes.contains(&volume_name(id))).take(WAITING) {
+        wanted.add_running(id, volume_disks.get(&volume_name(id)).cloned());
+    }
+    wanted.waiting = found.waiting.clone();
     for sandbox in &listed {
         let id = &sandbox.sandbox_id;
         wanted.volumes.insert(volume_name(id));
@@ -49,13 +76,7 @@ pub(crate) async fn difference(home: &Home, client: &Client) -> Result<(), Strin
         wanted.disks.extend(disk.clone());
         match sandbox.state {
             SandboxState::Parked => {}
-            SandboxState::Running => {
-                wanted.containers.insert(container_name(id));
-                wanted.loop_devices.extend(disk);
-                wanted.mounts.insert(volume_name(id));
-                wanted.run_dir.insert(id.to_string());
-                wanted.agents.insert(id.to_string(), 1);
-            }
+            SandboxState::Running => wanted.add_running(id, disk),
             other => return Err(format!("{id} is {other:?}")),
         }
     }
@@ -89,9 +110,12 @@ fn check_files(disks: &BTreeSet<String>, files: &BTreeSet<String>) -> Result<(),
     let images: BTreeSet<String> =
         files.iter().filter_map(|name| Some(name.strip_suffix(".img")?.to_owned())).collect();
     let ahead: Vec<_> = images.difference(disks).collect();
+    // A note goes with its disk.
+    let is_note = |name: &str| name.strip_suffix(".note").is_some_and(|disk| disks.contains(disk));
     // Bases stay until others need their space.
     let is_base = |name: &str| name.strip_suffix(".erofs").is_some_and(Lower::is_base);
-    let others: Vec<_> = files.iter().filter(|name| !name.ends_with(".img") && !is_base(name)).collect();
+    let is_known = |name: &str| name.ends_with(".img") || is_base(name) || is_note(name);
+    let others: Vec<_> = files.iter().filter(|name| !is_known(name)).collect();
     if !disks.is_subset(&images) || ahead.len() > DISKS_AHEAD || !others.is_empty() {
         return Err(format!("the disks' volume has {files:?}, and sandboxes have {disks:?}"));
     }
@@ -137,6 +161,9 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
             volume_disks.insert(volume.name.clone(), disk.to_owned());
         }
     }
+    let waiting = volumes.iter().filter(|volume| !volume.labels.contains_key(SESSION_KEY));
+    let waiting =
+        waiting.filter_map(|volume| volume.labels.get("remcochat.sandboxId")?.parse().ok()).collect();
     let volumes: BTreeSet<String> =
         volumes.iter().map(|volume| volume.name.clone()).filter(|name| !is_own(name)).collect();
     let files = disks_dir.map(|dir| names_in(Path::new(dir))).unwrap_or_default();
@@ -152,6 +179,7 @@ async fn look(home: &Home) -> (Inventory, HashMap<String, String>, BTreeSet<Stri
         volumes,
         run_dir: sandboxes_in(&home.path().join("run").join(instance.id())),
         agents: agents(instance.id()),
+        waiting,
     };
     (found, volume_disks, files)
 }

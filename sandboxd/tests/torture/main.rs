@@ -112,6 +112,8 @@ async fn torture(number: usize, cases: Vec<String>, end: &End, mut chance: Chanc
     let mut world = World::new(number);
     world.start().await;
     seams::go_through(&mut world, &cases).await;
+    // From its next start on.
+    world.pool = number % 2;
     let began = Instant::now();
     let go_on = || match end {
         End::Kills(left) => {

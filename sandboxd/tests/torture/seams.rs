@@ -61,9 +61,19 @@ fn is_of_a_repair(seam: &str) -> bool {
     seam.starts_with("quarantine.")
 }
 
+/// Whether only a daemon reaches this seam that starts sandboxes before sessions want them.
+fn is_of_the_pool(case: &str) -> bool {
+    case.starts_with("pool.") || case.starts_with("claim.")
+}
+
 pub(crate) async fn go_through(world: &mut World, cases: &[String]) {
     for case in cases {
         world.log(case);
+        if is_of_the_pool(case) != (world.pool > 0) {
+            world.kill().await;
+            world.pool = usize::from(is_of_the_pool(case));
+            world.start().await;
+        }
         let needed = match case.strip_prefix(IN_A_START) {
             Some(seam) if seam.starts_with("collect.") => {
                 Needed::Kept(snapshots::die_in_a_collection(world, seam).await)
@@ -89,7 +99,7 @@ async fn die_at(world: &mut World, case: &str) -> Needed {
     let (act, visits) = (case.split('.').next().unwrap(), case.ends_with(":2"));
     // `start` seams are reached by a wake and by a create, `remove` seams by a delete.
     let mut sandboxes = Vec::new();
-    if act != "create" && act != "start" && act != "fetch" {
+    if !["create", "start", "fetch", "pool", "claim"].contains(&act) {
         for key in ["chat:seam-1", "chat:seam-2"] {
             sandboxes.push(create(&world.client, key).await.unwrap());
         }
@@ -100,8 +110,14 @@ async fn die_at(world: &mut World, case: &str) -> Needed {
         }
     }
     let needed = snapshots::prepare(world, act, &sandboxes).await;
+    if is_of_the_pool(case) {
+        world.until_one_waits().await;
+    }
     world.arm(case);
     for number in 0..=usize::from(visits) {
+        if number > 0 && is_of_the_pool(case) {
+            world.until_one_waits().await;
+        }
         // The last request gets no response.
         let _ = match sandboxes.get(number) {
             None if act == "fetch" => fetches::reach(&world.home, &world.client, number).await,

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_client::Client;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::process::Child;
 use tokio::time::{sleep, timeout};
 
@@ -35,6 +37,8 @@ pub(crate) struct World {
     pub(crate) client: Client,
     port: u16,
     child: Option<Child>,
+    /// How many sandboxes the next daemon starts before sessions want them.
+    pub(crate) pool: usize,
     pub(crate) kills: usize,
     pub(crate) at_seams: usize,
     pub(crate) restarts: Vec<Duration>,
@@ -58,6 +62,7 @@ impl World {
             client,
             port,
             child: None,
+            pool: 0,
             kills: 0,
             at_seams: 0,
             restarts: Vec::new(),
@@ -105,6 +110,7 @@ impl World {
     pub(crate) fn spawn(&mut self) {
         let mut command = self.home.program(&["serve"]);
         command.env("SANDBOXD_PREVIEW_BIND", "127.0.0.1:0");
+        command.env("SANDBOXD_POOL_SIZE", self.pool.to_string());
         command.env("SANDBOXD_PORT", self.port.to_string()).env("SANDBOXD_SEAM_FILE", self.seam_file());
         command.stdout(self.log_file()).stderr(self.log_file());
         self.child = Some(command.spawn().unwrap());
@@ -131,6 +137,27 @@ impl World {
         if self.kills > 0 {
             self.restarts.push(took);
         }
+    }
+
+    /// Waits until a sandbox waits for a session, according to the metrics.
+    pub(crate) async fn until_one_waits(&mut self) {
+        let began = Instant::now();
+        while !self.metrics().await.is_ok_and(|text| text.contains("\nsandboxd_pool 1\n")) {
+            if began.elapsed() > SETTLED {
+                return self.found("no sandbox waits for a session");
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn metrics(&self) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        let head =
+            format!("GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\nx-remcochat-admin-token: {TOKEN}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {

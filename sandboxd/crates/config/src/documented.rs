@@ -174,10 +174,11 @@ type InUnit = fn(&Config) -> u64;
 const MIB: u64 = 1024 * 1024;
 
 /// The settings that are numbers. The test fails if one is missing here.
-const NUMBERS: [(&str, InUnit); 20] = [
+const NUMBERS: [(&str, InUnit); 21] = [
     ("SANDBOXD_PORT", |config| config.port.into()),
     ("SANDBOXD_MAX_BODY_BYTES", |config| config.limits.max_body_bytes as u64),
     ("SANDBOXD_MAX_CONCURRENT", |config| config.limits.max_concurrent as u64),
+    ("SANDBOXD_POOL_SIZE", |config| config.limits.pool_size as u64),
     ("SANDBOXD_DEFAULT_IDLE_TTL_MS", |config| config.limits.default_idle_ttl.as_millis() as u64),
     ("SANDBOXD_WORKSPACE_RETENTION_MS", |config| config.limits.workspace_retention.as_millis() as u64),
     ("SANDBOXD_ORPHAN_GRACE_MS", |config| config.limits.orphan_grace.as_millis() as u64),

@@ -36,7 +36,7 @@ use sandboxd_model::rates::RateSettings;
 use sandboxd_model::repository::RepositorySettings;
 use sandboxd_model::{
     DiskQuota, EgressSettings, EngineAddress, ImageSource, Limits, ProjectQuotas, RemoteStore, ToolTokens,
-    Transport, Upstreams,
+    Transport, Upstreams, limits,
 };
 
 pub use sandboxd_model::limits::MIN_TOKEN_CHARS;
@@ -313,6 +313,8 @@ fn read_egress(reader: &mut Reader<'_>) -> Option<EgressSettings> {
 
 fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
     let max_concurrent = reader.setting("SANDBOXD_MAX_CONCURRENT", "8", parse::number(1..=1000));
+    let pool_size =
+        reader.setting("SANDBOXD_POOL_SIZE", "1", parse::number(0..=limits::MAX_POOL_SIZE as u64));
     let idle_ttl = reader.setting(
         "SANDBOXD_DEFAULT_IDLE_TTL_MS",
         &shared::DEFAULT_IDLE_TTL_MS.to_string(),
@@ -335,6 +337,7 @@ fn read_limits(reader: &mut Reader<'_>) -> Option<Limits> {
         reader.setting("SANDBOXD_PREVIEW_ANSWER_MS", "300000", parse::number(1000..=3_600_000));
     Some(Limits {
         max_concurrent: max_concurrent? as usize,
+        pool_size: pool_size? as usize,
         default_idle_ttl: Duration::from_millis(idle_ttl?),
         workspace_retention: Duration::from_millis(retention?),
         orphan_grace: Duration::from_millis(orphan_grace?),

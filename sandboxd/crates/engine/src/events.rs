@@ -68,6 +68,21 @@ impl Engine {
             std::future::ready(found)
         })
     }
+
+    /// An item for each name that an image gets or loses since `since_ms`. Ends with an error when the connection to the
+    /// engine is lost.
+    pub fn image_changes(&self, since_ms: i64) -> impl Stream<Item = Result<(), Error>> + Send + use<> {
+        let filters = HashMap::from([
+            ("type".to_owned(), vec![EventMessageTypeEnum::IMAGE.to_string()]),
+            ("event".to_owned(), ["delete", "load", "pull", "tag", "untag"].map(str::to_owned).into()),
+        ]);
+        let options =
+            EventsOptions { since: Some(seconds(since_ms)), filters: Some(filters), ..Default::default() };
+        let address = self.address.clone();
+        let changes = self.docker.events(options);
+        changes
+            .map(move |event| event.map(drop).map_err(|source| Error::from_call("events", &address, source)))
+    }
 }
 
 fn change_of(event: EventMessage) -> Option<Change> {

@@ -2,6 +2,9 @@
 //!
 //! The engine's labels say what exists, but anyone who can start a container can write labels. Ours are signed with
 //! the instance's key over every value and the sandbox's id. Labels that do not verify are not ours.
+//!
+//! A sandbox that was started before a session wanted it has labels without a session key. Its disk then has a note with the
+//! labels that it would have otherwise.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use sandbox_api::{SandboxId, StringMap};
 
 use sandboxd_model::{
-    Disk, Instance, NetworkMode, NetworkPolicy, Owner, Runtime, SandboxSpec, Transport, UidSlot,
+    Disk, Instance, NetworkMode, NetworkPolicy, Owner, POOL_KEY, Runtime, SandboxSpec, Transport, UidSlot,
 };
 
 /// The instance id. The daemon must not touch an object with another value, or without one.
@@ -59,7 +62,7 @@ const SIGNED: [&str; 16] = [
     SUBJECT,
 ];
 
-/// Signed labels that a sandbox may lack.
+/// Signed labels that a sandbox may lack, beside the session key.
 const OPTIONAL: [&str; 6] = [IMAGE, METADATA, DISK, ALLOW, PROJECT, SUBJECT];
 
 /// A sandbox according to its labels: everything except its environment, which may be confidential.
@@ -78,6 +81,12 @@ pub struct SandboxLabels {
 }
 
 impl SandboxLabels {
+    /// Whether the container and the volume with these labels were created before a session wanted them. The specification
+    /// is then that of the pool.
+    pub fn is_pooled(&self) -> bool {
+        self.spec.session_key.as_str() == POOL_KEY
+    }
+
     /// The labels to write.
     pub fn to_map(&self, instance: &Instance) -> HashMap<String, String> {
         let spec = &self.spec;
@@ -105,6 +114,9 @@ impl SandboxLabels {
         let optional = [spec.image.clone(), metadata.flatten(), disk, allow, project, subject];
         let optional = OPTIONAL.into_iter().zip(optional);
         labels.extend(optional.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        if self.is_pooled() {
+            labels.remove(SESSION_KEY);
+        }
         labels.insert(SIGNATURE.to_owned(), instance.sign(&signed_text(&labels)));
         labels
     }
@@ -133,7 +145,7 @@ impl SandboxLabels {
             disk: text(DISK).map(str::parse).transpose().ok()?,
             spec: SandboxSpec {
                 owner,
-                session_key: text(SESSION_KEY)?.parse().ok()?,
+                session_key: text(SESSION_KEY).unwrap_or(POOL_KEY).parse().ok()?,
                 runtime: text(RUNTIME)?.parse::<Runtime>().ok()?,
                 idle_ttl: Duration::from_millis(text(IDLE_TTL_MS)?.parse().ok()?),
                 resources: text(RESOURCES)?.parse().ok()?,
@@ -207,6 +219,16 @@ mod tests {
         let map = plain.to_map(&instance);
         assert!(OPTIONAL.iter().all(|name| !map.contains_key(*name)));
         assert_eq!(SandboxLabels::from_map(&map, &instance), Some(plain));
+    }
+
+    #[test]
+    fn a_sandbox_that_waits_has_no_session_key() {
+        let instance = Instance::new([7; 32]);
+        let waiting = SandboxLabels { spec: SandboxSpec::new(POOL_KEY.parse().unwrap()), ..labels() };
+        let map = waiting.to_map(&instance);
+        assert!(!map.contains_key(SESSION_KEY));
+        assert_eq!(SandboxLabels::from_map(&map, &instance), Some(waiting));
+        assert!(!labels().is_pooled());
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Metrics {
     engine_time: Histograms<CallLabels>,
     engine_errors: Family<EngineErrorLabels, Counter>,
     sandboxes: Family<StateLabels, Gauge>,
+    pool: Gauge,
+    pool_taken: Counter,
     repairs: Family<RepairLabels, Counter>,
     auth_failures: Counter,
     history_dropped: Counter,
@@ -87,6 +89,8 @@ impl Metrics {
             engine_time: Family::new_with_constructor(|| Histogram::new(ENGINE_BUCKETS)),
             engine_errors: Family::default(),
             sandboxes: Family::default(),
+            pool: Gauge::default(),
+            pool_taken: Counter::default(),
             repairs: Family::default(),
             auth_failures: Counter::default(),
             history_dropped: Counter::default(),
@@ -156,6 +160,12 @@ impl Metrics {
             self.engine_errors.clone(),
         );
         registry.register("sandboxes", "Sandboxes by state", self.sandboxes.clone());
+        registry.register("pool", "Started sandboxes that wait for a session", self.pool.clone());
+        registry.register(
+            "pool_taken",
+            "Sandboxes that a session got from the pool of those that waited",
+            self.pool_taken.clone(),
+        );
         registry.register(
             "reconcile_repairs",
             "Deviations from the expected state that were repaired",
@@ -329,6 +339,16 @@ impl Metrics {
     pub fn egress_moved(&self, direction: Direction, bytes: u64) {
         let labels = DirectionLabels { direction: direction.as_str() };
         self.egress_bytes.get_or_create(&labels).inc_by(bytes);
+    }
+
+    /// Counts a sandbox that a session got from the pool.
+    pub fn taken_from_pool(&self) {
+        self.pool_taken.inc();
+    }
+
+    /// Sets the number of sandboxes that wait for a session.
+    pub fn set_pool(&self, sandboxes: usize) {
+        self.pool.set(i64::try_from(sandboxes).unwrap_or(i64::MAX));
     }
 
     /// Sets the number of entries that the history has dropped.

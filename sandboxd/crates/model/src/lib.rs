@@ -77,7 +77,7 @@ pub use record::{CommandRecord, SandboxRecord, Stage};
 pub use refusal::{CommandRefusal, FileRefusal, Refusal, Resource};
 pub use remote_store::{MASTER_KEY_BYTES, MasterKeys, RemoteLocation, RemoteStore, StoreFault};
 pub use resource_limits::{LimitProfile, ResourceLimits};
-pub use sandbox::{Resources, Runtime, SandboxSpec, Transport, UidSlot};
+pub use sandbox::{POOL_KEY, Resources, Runtime, SandboxSpec, Transport, UidSlot};
 pub use sandbox_api::SessionKey;
 pub use secret::Secret;
 pub use snapshot::{RestoreRecord, SnapshotCursor, SnapshotRecord, SnapshotState};

@@ -68,9 +68,17 @@ impl ProjectName {
     /// Name of the project that the snapshots of resolved packages belong to. No principal has it.
     pub const PACKAGES: &str = "sandboxd-packages";
 
+    /// Name of the project that sandboxes belong to until a session gets them. No principal has it.
+    pub const POOL: &str = "sandboxd-pool";
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The project that sandboxes belong to until a session gets them.
+    pub fn pool() -> Self {
+        Self(Self::POOL.into())
     }
 
     /// The project that the snapshots of resolved packages belong to.
@@ -85,7 +93,7 @@ impl ProjectName {
 
     /// Whether the daemon uses it for itself.
     pub fn is_reserved(&self) -> bool {
-        matches!(self.as_str(), Self::REPOSITORIES | Self::PACKAGES)
+        matches!(self.as_str(), Self::REPOSITORIES | Self::PACKAGES | Self::POOL)
     }
 
     /// Whether it is the operator's project.

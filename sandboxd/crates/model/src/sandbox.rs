@@ -69,12 +69,16 @@ impl SandboxSpec {
     }
 }
 
+/// Stands for the session key of a sandbox that waits for its session.
+pub const POOL_KEY: &str = "sandboxd:pool";
+
 /// Checks the session key of a caller's sandbox.
 pub fn session_key(given: &str) -> Result<SessionKey, FieldError> {
     let reserved = [
         (OWN_SANDBOX_KEYS, "wrapped servers"),
         (repository::SANDBOX_KEYS, "repositories"),
         (packages::SANDBOX_KEYS, "packages"),
+        (POOL_KEY, "sandboxes that wait"),
     ];
     if let Some((start, what)) = reserved.into_iter().find(|(start, _)| given.starts_with(start)) {
         let problem = format!("must not begin with `{start}`, which is for {what}");

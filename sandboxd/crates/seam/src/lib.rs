@@ -5,7 +5,7 @@
 //! with the same content, which is read at each point, so that a seam can be set while the daemon runs.
 
 /// All seams in execution order, for tests.
-pub const ALL: [&str; 44] = [
+pub const ALL: [&str; 48] = [
     "marker.made",
     "epoch.intent",
     "epoch.act",
@@ -16,6 +16,10 @@ pub const ALL: [&str; 44] = [
     "start.created",
     "start.started",
     "create.act",
+    "pool.noted",
+    "pool.started",
+    "claim.row",
+    "claim.note",
     "seed.act",
     "seed.values",
     "create.outcome",

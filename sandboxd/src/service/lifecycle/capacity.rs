@@ -32,6 +32,7 @@ impl Lifecycle {
                 Ok(permit) => return Ok(permit),
                 // No matter how many others are parked.
                 Err(Denied::Quota(error @ QuotaError::TooMuch { .. })) => return Err(error.into()),
+                Err(Denied::Full) if self.make_room_in_pool().await => continue,
                 Err(Denied::Quota(_) | Denied::Full) => {}
             }
             // One task of a project at a time. Otherwise ten waiting tasks would park ten sandboxes for the first permit.
@@ -78,7 +79,8 @@ impl Lifecycle {
 
     /// Whether one more sandbox of a project may run without another one being parked for it.
     pub(in crate::service) fn has_room(&self, project: &ProjectName) -> bool {
-        self.quotas.has_room(project) && self.running() < self.setup.limits.max_concurrent
+        let has_room = self.quotas.has_room(project) || !self.pool.is_empty();
+        has_room && self.running() < self.setup.limits.max_concurrent
     }
 
     fn running(&self) -> usize {

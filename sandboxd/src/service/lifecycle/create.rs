@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sandbox_api::SandboxId;
 use tokio::time::timeout;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::activity::InUseMark;
 use super::container::Workspace;
@@ -61,16 +61,29 @@ impl Lifecycle {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
         self.check_network(&spec.network)?;
+        let mut may_take = beginning.fits_started();
         for _ in 0..limits::RACE_TRIES {
             let charge = |spec: &SandboxSpec, of_owner| {
                 self.quotas.check_spec(spec).map_err(Denied::Quota)?;
                 self.quotas.check_subject(&spec.owner, of_owner).map_err(Denied::Quota)?;
                 self.quotas.sandbox(&spec.owner.project, spec.resources)
             };
-            match self.registry.claim(spec.clone(), prepared.transport, charge)? {
+            let take = |spec: &SandboxSpec| may_take.then(|| self.pool.take(spec, &prepared.image)).flatten();
+            match self.registry.claim(spec.clone(), prepared.transport, charge, take)? {
                 Claim::New(sandbox, guard) => {
                     return self.create(sandbox, guard, prepared, beginning).await;
                 }
+                Claim::Started(sandbox, guard, started) => {
+                    let given = self.give(Arc::clone(&sandbox), guard, started, beginning.seed.clone()).await;
+                    match given {
+                        Ok(()) => return Ok(Reconnected::new(&sandbox, true, false)),
+                        Err(error) => {
+                            warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not use a sandbox that waited; starting another one");
+                            may_take = false;
+                        }
+                    }
+                }
+                Claim::NoUserId if self.make_room_in_pool().await => {}
                 Claim::NoUserId => self.delete_oldest_parked(&spec.owner).await?,
                 Claim::Existing(sandbox) => {
                     if let Some(found) = self.reconnect(&sandbox, changes).await? {

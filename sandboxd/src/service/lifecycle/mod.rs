@@ -8,6 +8,7 @@ mod bases;
 mod bridge;
 mod capacity;
 mod checkpoints;
+mod claim;
 mod container;
 mod create;
 mod delete;
@@ -20,6 +21,7 @@ mod originals;
 mod orphans;
 mod park;
 mod park_checkpoints;
+mod pool;
 mod prepare;
 mod probe;
 mod reach;
@@ -53,6 +55,7 @@ pub use self::create::Reconnected;
 use self::evictions::Evictions;
 pub use self::orphans::OrphanView;
 pub(in crate::service) use self::park_checkpoints::StoredFiles;
+use self::pool::Pool;
 pub(in crate::service) use self::reach::InUse;
 pub(in crate::service) use self::readiness::Prepared;
 pub use self::readiness::Readiness;
@@ -106,6 +109,13 @@ pub(in crate::service) struct Beginning {
     pub(in crate::service) is_tentative: bool,
 }
 
+impl Beginning {
+    /// Whether the sandbox can begin with a container that was started before.
+    fn fits_started(&self) -> bool {
+        !self.is_tentative && self.seed.as_ref().is_none_or(|seed| seed.base().is_none())
+    }
+}
+
 /// Makes a snapshot in a remote store of each sandbox that is parked, unless the last one has the same files.
 pub(in crate::service) trait ParkCheckpoints: fmt::Debug + Send + Sync {
     /// Whether there is a remote store.
@@ -142,6 +152,7 @@ pub struct Lifecycle {
     history: Arc<History>,
     egress: Arc<Egress>,
     registry: Registry,
+    pool: Pool,
     age: Age,
     quotas: Arc<Quotas>,
     evictions: Evictions,
@@ -182,6 +193,7 @@ impl Lifecycle {
             age: Age::resume(context.store.age_ms().await?),
             store: Arc::clone(&context.store),
             registry: Registry::new(context.instance.seed()),
+            pool: Pool::default(),
             instance: Arc::clone(&context.instance),
             setup: Arc::clone(&context.setup),
             metrics: Arc::clone(&context.metrics),
@@ -257,7 +269,7 @@ impl Lifecycle {
         let disk_of = |sandbox: &Arc<Sandbox>| {
             sandbox.with_facts(|facts| facts.record.disk.as_ref().map(|disk| disk.name().to_owned()))
         };
-        self.registry.all().iter().filter_map(disk_of).collect()
+        self.registry.all().iter().chain(&self.registry.waiting()).filter_map(disk_of).collect()
     }
 
     /// Names of the drivers of the volumes over bases.

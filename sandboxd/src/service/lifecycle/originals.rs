@@ -62,7 +62,9 @@ impl Lifecycle {
     ) -> Result<Option<Arc<Sandbox>>, Error> {
         let charge =
             |spec: &SandboxSpec, _| Ok(self.quotas.existing_sandbox(&spec.owner.project, spec.resources));
-        let Claim::New(sandbox, mut state) = self.registry.claim(spec, prepared.transport, charge)? else {
+        let Claim::New(sandbox, mut state) =
+            self.registry.claim(spec, prepared.transport, charge, |_| None)?
+        else {
             warn!(
                 original = original.sandbox_id,
                 "container of the original daemon left as it is: its session already has a sandbox"

@@ -48,6 +48,12 @@ impl Inventory {
         disk.is_some_and(|(disk, disks)| disks.get(disk.name()) == Some(&false))
     }
 
+    /// The labels of a container and a volume that were created before a session wanted them.
+    pub(super) fn waiting(&self, id: &SandboxId) -> Option<&SandboxLabels> {
+        let of_container = self.containers.get(id).map(|(labels, _)| labels);
+        of_container.or_else(|| self.volumes.get(id)).filter(|labels| labels.is_pooled())
+    }
+
     /// Whether this is a probe sandbox of an earlier start, which holds no work.
     fn is_probe(&self, id: &SandboxId) -> bool {
         let of_container = self.containers.get(id).map(|(labels, _)| labels);
@@ -158,7 +164,9 @@ impl Lifecycle {
         let ids: HashSet<&SandboxId> = inventory.containers.keys().chain(inventory.volumes.keys()).collect();
         for id in ids {
             match self.registry.get(id) {
+                None if self.registry.knows(id) => {}
                 None if inventory.is_probe(id) => self.sweep_probe(id).await,
+                None if self.sweep_if_waiting(id, inventory).await => {}
                 None => unclaimed.push(id.clone()),
                 Some(sandbox) => {
                     // A parked sandbox has no container.
@@ -177,8 +185,17 @@ impl Lifecycle {
         let disks = self.storage.unclaimed(|| self.claimed_disks()).await?;
         let unused = self.storage.sweep_unused(disks.unused).await;
         (0..unused).for_each(|_| self.count_repair(Repair::Disk));
-        self.sweep_orphans(unclaimed, disks.used).await;
+        let used = self.sweep_waiting_disks(disks.used, inventory).await;
+        self.sweep_orphans(unclaimed, used).await;
         self.sweep_run_dir(inventory)
+    }
+
+    /// Removes a sandbox that waited for a session and never got one. Returns false if that is not certain.
+    async fn sweep_if_waiting(&self, id: &SandboxId, inventory: &Inventory) -> bool {
+        match inventory.waiting(id) {
+            Some(labels) => self.sweep_waiting(labels).await,
+            None => false,
+        }
     }
 
     /// Removes the probe sandbox of a start that was interrupted. An error is only logged, so that it does not stop the
@@ -209,7 +226,7 @@ impl Lifecycle {
         for entry in entries.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<SandboxId>().ok());
             let is_claimed =
-                |id: &SandboxId| self.registry.get(id).is_some() || inventory.containers.contains_key(id);
+                |id: &SandboxId| self.registry.knows(id) || inventory.containers.contains_key(id);
             if let Some(id) = id.filter(|id| !is_claimed(id)) {
                 self.remove_run_dir_of(&id)?;
                 self.count_repair(Repair::RunDir);

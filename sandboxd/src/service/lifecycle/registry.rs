@@ -2,7 +2,7 @@
 //!
 //! A sandbox enters the registry before any part of it is created, and leaves the registry after every part was
 //! removed. So a session never has two sandboxes, and no user id is assigned twice. The map is locked only for a lookup
-//! or a change.
+//! or a change. The same holds for sandboxes that wait for a session, which have no session yet and are found by id only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use sandbox_api::SandboxId;
 
 use super::Error;
 use super::order::Exclusive;
+use super::pool::Started;
 use super::sandbox::{Sandbox, new_record};
 use crate::model::{Owner, SandboxSpec, SessionKey, Transport, UidSlot};
 use crate::service::quotas::{BaseCharge, Charge, Denied};
@@ -21,6 +22,8 @@ pub(super) enum Claim {
     Existing(Arc<Sandbox>),
     /// A new sandbox, which the caller must create.
     New(Arc<Sandbox>, Exclusive),
+    /// A new sandbox, whose container runs already.
+    Started(Arc<Sandbox>, Exclusive, Started),
     /// Every user id belongs to a sandbox, or is kept for another project. One sandbox of this owner must be deleted first.
     NoUserId,
 }
@@ -33,6 +36,8 @@ struct Sandboxes {
     by_id: BTreeMap<SandboxId, Arc<Sandbox>>,
     by_session: HashMap<Session, SandboxId>,
     slots: HashSet<UidSlot>,
+    /// Those that wait for a session, or are being created or removed.
+    waiting: BTreeMap<SandboxId, Arc<Sandbox>>,
     /// What the projects are charged for the sandboxes.
     charges: HashMap<SandboxId, Charge>,
     /// What they are charged for the bases below them.
@@ -58,28 +63,70 @@ impl Registry {
     }
 
     /// Returns the session's sandbox, or enters a new one after `charge`, which gets the number of sandboxes that its owner has.
+    /// `take` returns one for it that waits, if there is any.
     pub(super) fn claim(
         &self,
         spec: SandboxSpec,
         transport: Transport,
         charge: impl FnOnce(&SandboxSpec, u64) -> Result<Charge, Denied>,
+        take: impl FnOnce(&SandboxSpec) -> Option<Started>,
     ) -> Result<Claim, Error> {
         let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
         let mut sandboxes = self.lock();
         if let Some(sandbox) = sandboxes.of_session(&session_of(&spec)) {
             return Ok(Claim::Existing(sandbox));
         }
-        let Some(slot) = sandboxes.free_slot(self.first_slot) else {
-            return Ok(Claim::NoUserId);
-        };
         let charge = match charge(&spec, sandboxes.of_owner(&spec.owner)) {
             Ok(charge) => charge,
             Err(Denied::Full) => return Ok(Claim::NoUserId),
             Err(Denied::Quota(error)) => return Err(error.into()),
         };
+        if let Some(started) = take(&spec) {
+            sandboxes.waiting.remove(started.sandbox().id());
+            let (sandbox, guard) = started.sandbox().given_to(spec);
+            sandboxes.insert(Arc::clone(&sandbox), charge);
+            return Ok(Claim::Started(sandbox, guard, started));
+        }
+        let Some(slot) = sandboxes.free_slot(self.first_slot) else {
+            return Ok(Claim::NoUserId);
+        };
         let (sandbox, guard) = Sandbox::new(new_record(id, slot, transport, spec));
         sandboxes.insert(Arc::clone(&sandbox), charge);
         Ok(Claim::New(sandbox, guard))
+    }
+
+    /// Enters a new sandbox that is to wait for a session. `None` if every user id belongs to a sandbox.
+    pub(super) fn enter_waiting(
+        &self,
+        spec: SandboxSpec,
+        transport: Transport,
+    ) -> Result<Option<Arc<Sandbox>>, Error> {
+        let id = SandboxId::random().map_err(|source| Error::Randomness { source })?;
+        let mut sandboxes = self.lock();
+        let Some(slot) = sandboxes.free_slot(self.first_slot) else { return Ok(None) };
+        let (sandbox, _) = Sandbox::new(new_record(id, slot, transport, spec));
+        sandboxes.slots.insert(slot);
+        sandboxes.waiting.insert(sandbox.id().clone(), Arc::clone(&sandbox));
+        Ok(Some(sandbox))
+    }
+
+    /// Removes a sandbox that was to wait and whose parts were all removed.
+    pub(super) fn remove_waiting(&self, sandbox: &Sandbox) {
+        let mut sandboxes = self.lock();
+        if sandboxes.waiting.remove(sandbox.id()).is_some() {
+            sandboxes.slots.remove(&sandbox.slot());
+        }
+    }
+
+    /// Sandboxes that wait for a session, or are being created or removed.
+    pub(super) fn waiting(&self) -> Vec<Arc<Sandbox>> {
+        self.lock().waiting.values().cloned().collect()
+    }
+
+    /// Whether there is a sandbox with this id, with a session or without.
+    pub(super) fn knows(&self, id: &SandboxId) -> bool {
+        let sandboxes = self.lock();
+        sandboxes.by_id.contains_key(id) || sandboxes.waiting.contains_key(id)
     }
 
     /// Enters a sandbox from the previous run. Returns false if its session or user id belongs to another sandbox.
@@ -189,7 +236,7 @@ mod tests {
     }
 
     fn new(registry: &Registry, key: &str) -> Arc<Sandbox> {
-        match registry.claim(spec(key), Transport::Socket, charge) {
+        match registry.claim(spec(key), Transport::Socket, charge, |_| None) {
             Ok(Claim::New(sandbox, _)) => sandbox,
             _ => panic!("expected a new sandbox for {key}"),
         }
@@ -199,7 +246,7 @@ mod tests {
     fn a_session_has_one_sandbox() {
         let registry = Registry::new(1995);
         let first = new(&registry, "chat:1");
-        match registry.claim(spec("chat:1"), Transport::Socket, charge) {
+        match registry.claim(spec("chat:1"), Transport::Socket, charge, |_| None) {
             Ok(Claim::Existing(second)) => assert_eq!(second.id(), first.id()),
             _ => panic!("expected the same sandbox"),
         }
@@ -221,7 +268,7 @@ mod tests {
         let mut ids = HashSet::new();
         for owner in &owners {
             let spec = SandboxSpec { owner: owner.clone(), ..spec("chat:1") };
-            let Ok(Claim::New(sandbox, _)) = registry.claim(spec, Transport::Socket, charge) else {
+            let Ok(Claim::New(sandbox, _)) = registry.claim(spec, Transport::Socket, charge, |_| None) else {
                 panic!("expected a new sandbox for {owner:?}");
             };
             assert!(ids.insert(sandbox.id().clone()));
@@ -263,7 +310,10 @@ mod tests {
         for n in 0..UidSlot::all().count() {
             new(&registry, &format!("chat:{n}"));
         }
-        assert!(matches!(registry.claim(spec("one more"), Transport::Socket, charge), Ok(Claim::NoUserId)));
+        assert!(matches!(
+            registry.claim(spec("one more"), Transport::Socket, charge, |_| None),
+            Ok(Claim::NoUserId)
+        ));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::order::{Running, State};
 use super::reconcile::Inventory;
-use super::sandbox::{Sandbox, new_record};
+use super::sandbox::{Sandbox, labels_of, new_record};
 use super::{Error, Lifecycle};
 use crate::engine::SandboxLabels;
 use crate::metrics::Repair;
@@ -77,6 +77,9 @@ impl Lifecycle {
             // The row is older than the sandbox, which may be in use since.
             self.store.confirm(std::slice::from_ref(&record.id)).await?;
             record.is_tentative = false;
+        }
+        if !matches!(record.stage, Stage::Creating | Stage::Deleting) {
+            self.complete_note(&record, inventory).await;
         }
         let may_keep_running = |labels: &SandboxLabels| {
             // The container is on the network that it was created with.
@@ -252,6 +255,34 @@ impl Lifecycle {
         Ok(())
     }
 
+    /// The labels of a sandbox of a session: these, or those beside its disk if it was started before a session wanted it.
+    /// `None` if no session has it.
+    async fn with_session(&self, labels: &SandboxLabels) -> Result<Option<SandboxLabels>, Error> {
+        let Some(disk) = labels.disk.as_ref().filter(|_| labels.is_pooled()) else {
+            return Ok(Some(labels.clone()).filter(|labels| !labels.is_pooled()));
+        };
+        let note = match self.storage.note(disk.name()).await {
+            // Its files cannot be reached either.
+            Err(Error::NoDisks) => None,
+            other => other?,
+        };
+        Ok(note.filter(|note| !note.is_pooled() && note.id == labels.id))
+    }
+
+    /// Completes the note of a sandbox that was given to its session when the previous daemon was killed.
+    async fn complete_note(&self, record: &SandboxRecord, inventory: &Inventory) {
+        let Some(labels) = inventory.waiting(&record.id) else { return };
+        let Some(disk) = &labels.disk else { return };
+        let noted = match self.storage.note(disk.name()).await {
+            Ok(Some(note)) if !note.is_pooled() => return,
+            Ok(_) => self.storage.set_note(&labels_of(record.clone())).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = noted {
+            warn!(sandbox = %record.id, error = &error as &dyn std::error::Error, "could not write whose a sandbox is beside its disk");
+        }
+    }
+
     /// Creates records from the labels on the engine, for sandboxes that are not `known`, and writes them to the store.
     /// If two sandboxes claim the same session or user id, a known one takes precedence, then a running one.
     async fn records_from_labels(
@@ -268,6 +299,10 @@ impl Lifecycle {
         let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
         let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
+            if known.iter().any(|record| record.id == labels.id) {
+                continue;
+            }
+            let Some(labels) = self.with_session(labels).await? else { continue };
             // The probe sandbox of an interrupted start has the last user id.
             let is_probe = labels.slot == UidSlot::LAST;
             let session = session_of(&labels.spec);
@@ -276,9 +311,8 @@ impl Lifecycle {
             }
             sessions.insert(session);
             slots.insert(labels.slot);
-            let mut record =
-                new_record(labels.id.clone(), labels.slot, labels.transport, labels.spec.clone());
-            record.disk = labels.disk.clone();
+            let mut record = new_record(labels.id, labels.slot, labels.transport, labels.spec);
+            record.disk = labels.disk;
             record.stage = stage;
             record.parked_at_age_ms = (stage == Stage::Parked).then(|| self.age.now_ms());
             record.checkpoint_pending = stage == Stage::Parked;

@@ -67,6 +67,16 @@ impl Sandbox {
         (Arc::new(Self::with_order(record, order, None)), guard)
     }
 
+    /// A sandbox with the container of this one, which has waited for a session. The caller gets its lock.
+    pub(super) fn given_to(&self, spec: SandboxSpec) -> (Arc<Self>, Exclusive) {
+        let (disk, posture) = self.with_facts(|facts| (facts.record.disk.clone(), facts.posture.clone()));
+        let record =
+            SandboxRecord { disk, ..new_record(self.id.clone(), self.slot, self.labels().transport, spec) };
+        let (order, guard) = OrderLock::creating();
+        let sandbox = Self { peer: self.peer.clone(), ..Self::with_order(record, order, posture) };
+        (Arc::new(sandbox), guard)
+    }
+
     /// A sandbox from the previous run.
     pub(super) fn restored(record: SandboxRecord, state: State, posture: Option<Posture>) -> Arc<Self> {
         Arc::new(Self::with_order(record, OrderLock::restored(state), posture))
@@ -201,9 +211,7 @@ impl Sandbox {
 
     /// The labels of its container and volume.
     pub(in crate::service) fn labels(&self) -> SandboxLabels {
-        let record = self.record();
-        let SandboxRecord { id, slot, transport, disk, spec, .. } = record;
-        SandboxLabels { id, slot, transport, disk, spec }
+        labels_of(self.record())
     }
 
     /// Returns a permit for one more stream or wait.
@@ -236,6 +244,12 @@ impl Sandbox {
     fn lock(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The labels of the container and the volume of the sandbox with this record.
+pub(super) fn labels_of(record: SandboxRecord) -> SandboxLabels {
+    let SandboxRecord { id, slot, transport, disk, spec, .. } = record;
+    SandboxLabels { id, slot, transport, disk, spec }
 }
 
 /// Returns the record of a sandbox that is about to be created.

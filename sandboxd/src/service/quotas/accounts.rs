@@ -202,6 +202,18 @@ impl Accounts {
         debug_assert!(was_total && was_charged, "released more than was charged");
     }
 
+    /// Charges `to` for what `from` was charged for, if the quotas of `to` and the daemon permit it. Otherwise nothing changes.
+    pub(super) fn move_charge(
+        &mut self,
+        from: &ProjectName,
+        to: &ProjectName,
+        amounts: &Amounts,
+        now: Now,
+    ) -> Result<(), Denied> {
+        self.release(from, amounts, now);
+        self.charge(to, amounts, now).inspect_err(|_| self.charge_existing(from, amounts, now))
+    }
+
     /// How much of what the daemon has a project can still take.
     pub(super) fn room(&self, project: &ProjectName, quota: Quota) -> u64 {
         let free = self.capacity.get(quota).saturating_sub(self.total.get(quota));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Denied};
 use super::days::Now;
 use crate::model::{Amounts, ProjectName, Quota, SnapshotRecord};
 use crate::service::QuotaError;
@@ -44,6 +44,13 @@ impl Charge {
     /// For what the account has been charged already.
     pub(super) fn new(accounts: &SharedAccounts, project: &ProjectName, amounts: Amounts) -> Self {
         Self { accounts: accounts.clone(), project: project.clone(), amounts }
+    }
+
+    /// Charges another project instead, if its quotas and the daemon permit it.
+    pub(super) fn move_to(&mut self, project: &ProjectName) -> Result<(), Denied> {
+        self.accounts.lock().move_charge(&self.project, project, &self.amounts, now())?;
+        self.project = project.clone();
+        Ok(())
     }
 
     /// Changes how much of a quota is charged that projects do not share. Only more than before can fail.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Charge;
+use super::{Charge, Denied};
 use crate::model::Owner;
 
 /// How many permits each owner has. Owners without one are not in it.
@@ -13,8 +13,17 @@ pub(super) struct RunningOf(Arc<Mutex<HashMap<Owner, u64>>>);
 /// The permit of one running sandbox. Dropping it frees the permit.
 #[derive(Debug)]
 pub(in crate::service) struct RunPermit {
-    _charge: Charge,
-    _count: Counted,
+    charge: Charge,
+    count: Counted,
+}
+
+impl RunPermit {
+    /// Gives the permit to another owner, if the quotas of its project and the daemon permit it.
+    pub(in crate::service) fn move_to(&mut self, owner: &Owner) -> Result<(), Denied> {
+        self.charge.move_to(&owner.project)?;
+        self.count = self.count.running.count(owner);
+        Ok(())
+    }
 }
 
 /// One permit in the count of its owner.
@@ -27,8 +36,12 @@ struct Counted {
 impl RunningOf {
     /// Counts what the project of an owner was charged.
     pub(super) fn permit(&self, owner: &Owner, charge: Charge) -> RunPermit {
+        RunPermit { charge, count: self.count(owner) }
+    }
+
+    fn count(&self, owner: &Owner) -> Counted {
         *self.lock().entry(owner.clone()).or_default() += 1;
-        RunPermit { _charge: charge, _count: Counted { running: self.clone(), owner: owner.clone() } }
+        Counted { running: self.clone(), owner: owner.clone() }
     }
 
     /// How many permits an owner has.
@@ -65,7 +78,11 @@ mod tests {
         assert_eq!(running.of(&owner), 2);
         drop(one);
         assert_eq!(running.of(&owner), 1);
+        let ann = Owner { project: owner.project.clone(), subject: Some("ann".parse().unwrap()) };
+        let mut two = two;
+        two.move_to(&ann).unwrap();
+        assert_eq!((running.of(&owner), running.of(&ann)), (0, 1));
         drop(two);
-        assert_eq!((running.of(&owner), running.lock().len()), (0, 0));
+        assert_eq!((running.of(&ann), running.lock().len()), (0, 0));
     }
 }

@@ -271,6 +271,22 @@ impl Storage {
         }))
     }
 
+    /// Whether workspaces have disks of their own.
+    pub(in crate::service) fn has_disks(&self) -> bool {
+        matches!(self.quota.get(), Some(Quota::Disks { .. }))
+    }
+
+    /// Writes the labels of a sandbox beside its disk.
+    pub(in crate::service) async fn set_note(&self, labels: &SandboxLabels) -> Result<(), Error> {
+        let (disks, disk) = self.disks().zip(labels.disk.as_ref()).ok_or(Error::NoDisks)?;
+        Ok(disks.set_note(disk, labels).await?)
+    }
+
+    /// The labels that were written beside the disk with this name.
+    pub(in crate::service) async fn note(&self, disk: &str) -> Result<Option<SandboxLabels>, Error> {
+        Ok(self.disks().ok_or(Error::NoDisks)?.note(disk).await?)
+    }
+
     /// Makes a sandbox's disk mountable.
     pub(in crate::service) async fn attach(&self, labels: &SandboxLabels) -> Result<AttachedDisk, Error> {
         let Some(disk) = &labels.disk else {

@@ -2,6 +2,7 @@
 
 mod making_room;
 mod parking;
+mod pool;
 mod pressure;
 mod promises;
 mod races;

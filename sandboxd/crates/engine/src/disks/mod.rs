@@ -11,6 +11,7 @@ mod bases;
 mod connection;
 mod helper;
 mod names;
+mod notes;
 mod probe;
 mod ready;
 

@@ -51,3 +51,25 @@ pub const COPY_ORIGINAL: Duration = Duration::from_secs(600);
 
 /// Interval at which freed memory is returned to the system.
 pub const MEMORY_TRIM_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Pause before the next attempt to start a sandbox in advance: it begins at the start of the range, doubles after each failure,
+/// and does not exceed the end.
+pub const POOL_RETRY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+
+/// How often the sandboxes that wait for a session are checked, and whether there is room for more.
+pub const POOL_CHECK: Duration = Duration::from_secs(10);
+
+/// Time without a new sandbox after which another one is started in advance.
+pub const POOL_QUIET: Duration = Duration::from_millis(300);
+
+/// Time after which one is started in advance although new sandboxes come all the time.
+pub const POOL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time that a stop waits for the removal of sandboxes that wait for a session.
+pub const EMPTY_POOL: Duration = Duration::from_secs(10);
+
+/// Maximum number of sandboxes that wait for a session.
+pub const MAX_POOL_SIZE: usize = 32;
+
+/// Maximum size of a sandbox's labels beside its disk, in bytes. A sandbox with more is started when it is wanted.
+pub const MAX_NOTE_BYTES: usize = 32 * 1024;

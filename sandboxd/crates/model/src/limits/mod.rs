@@ -55,6 +55,8 @@ pub use values::*;
 pub struct Limits {
     /// Maximum number of running sandboxes.
     pub max_concurrent: usize,
+    /// Number of sandboxes that are started before a session wants them.
+    pub pool_size: usize,
     /// Idle time after which a sandbox is parked, if the caller sets none.
     pub default_idle_ttl: Duration,
     /// How long the workspace of a parked sandbox is kept, by the daemon's own age.

@@ -1,0 +1,151 @@
+//! Whatever happens to a sandbox that waits, a session gets one that works.
+
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::{
+    CommitContainerOptions, CreateContainerOptions, InspectContainerOptions, KillContainerOptions,
+    RemoveContainerOptions, RemoveImageOptions, TagImageOptions,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox_api::SandboxId;
+
+use super::{of_session, until_waiting, waiting, with_pool};
+use crate::support::harness::{Daemon, docker, skipped_under_gvisor, until};
+
+const IMAGE: &str = "remcochat-sandbox:node24";
+
+async fn create(daemon: &Daemon, key: &str) -> SandboxId {
+    let made = daemon.client.create_or_reconnect(&of_session(key)).await.unwrap();
+    assert!(made.created);
+    assert_eq!(daemon.output(&made.sandbox_id, "echo works").await, "works\n");
+    made.sandbox_id
+}
+
+fn container_of(sandbox: &str) -> String {
+    format!("remcochat-sandbox-{sandbox}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ended_is_not_given_to_a_session() {
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let waited = until_waiting(&daemon, 1).await.pop_last().unwrap();
+    docker().await.kill_container(&container_of(&waited), None::<KillContainerOptions>).await.unwrap();
+    let id = create(&daemon, "chat:1").await;
+    assert_ne!(id.as_str(), waited);
+    until("another one waits", || async {
+        let now = waiting(&daemon.home).await;
+        now.len() == 1 && !now.contains(&waited)
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_does_not_answer_is_not_given_to_a_session() {
+    if skipped_under_gvisor("the agent is not a process of the host") {
+        return;
+    }
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let waited = until_waiting(&daemon, 1).await.pop_last().unwrap();
+    let inspect =
+        docker().await.inspect_container(&container_of(&waited), None::<InspectContainerOptions>).await;
+    let agent = Pid::from_raw(inspect.unwrap().state.unwrap().pid.unwrap() as i32).unwrap();
+    kill_process(agent, Signal::STOP).unwrap();
+    let id = create(&daemon, "chat:1").await;
+    assert_ne!(id.as_str(), waited);
+    until("it is removed", || async { !waiting(&daemon.home).await.contains(&waited) }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_disks_helper_costs_no_session_its_sandbox() {
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    until_waiting(&daemon, 1).await;
+    let helper = format!("sandboxd-disks-{}", daemon.home.instance().unwrap().id());
+    docker().await.kill_container(&helper, None::<KillContainerOptions>).await.unwrap();
+    create(&daemon, "chat:1").await;
+    until_waiting(&daemon, 1).await;
+    create(&daemon, "chat:2").await;
+    daemon.stop().await;
+}
+
+/// The engine weakens the container of one that waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_changed_is_replaced() {
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let waited = until_waiting(&daemon, 1).await.pop_last().unwrap();
+    let unlimited = bollard::models::ContainerUpdateBody { pids_limit: Some(-1), ..Default::default() };
+    docker().await.update_container(&container_of(&waited), unlimited).await.unwrap();
+    until("another one waits", || async {
+        let now = waiting(&daemon.home).await;
+        now.len() == 1 && !now.contains(&waited)
+    })
+    .await;
+    until_waiting(&daemon, 1).await;
+    create(&daemon, "chat:1").await;
+    daemon.stop().await;
+}
+
+/// An image that has the default image's name instead of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_an_earlier_image_is_replaced() {
+    let docker = docker().await;
+    let tag = format!("sandboxd-test-{}", std::process::id());
+    let options = TagImageOptions { repo: Some(tag.clone()), tag: Some("1".into()) };
+    docker.tag_image(IMAGE, Some(options)).await.unwrap();
+    let image = format!("{tag}:1");
+    let daemon = Daemon::start_in(with_pool("1").set("SANDBOXD_IMAGE", &image)).await;
+    let before = until_waiting(&daemon, 1).await;
+
+    let body = ContainerCreateBody { image: Some(image.clone()), ..Default::default() };
+    let changed = docker.create_container(None::<CreateContainerOptions>, body).await.unwrap().id;
+    let options = CommitContainerOptions {
+        container: Some(changed.clone()),
+        repo: Some(tag),
+        tag: Some("1".into()),
+        ..Default::default()
+    };
+    let config = bollard::models::ContainerConfig::default();
+    docker.commit_container(options, config).await.unwrap();
+    docker.remove_container(&changed, None::<RemoveContainerOptions>).await.unwrap();
+    let new_id = docker.inspect_image(&image).await.unwrap().id;
+    until("one of the new image waits", || async {
+        let now = waiting(&daemon.home).await;
+        now.len() == 1 && now.is_disjoint(&before)
+    })
+    .await;
+    until_waiting(&daemon, 1).await;
+    let id = create(&daemon, "chat:1").await;
+    let container =
+        docker.inspect_container(&container_of(id.as_str()), None::<InspectContainerOptions>).await;
+    assert_eq!(container.unwrap().image, new_id);
+    drop(daemon.stop().await);
+    let options = RemoveImageOptions { force: true, ..Default::default() };
+    docker.remove_image(&image, Some(options), None).await.unwrap();
+}
+
+/// The pool is in the cgroup of one project, so it follows the project that creates sandboxes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pool_follows_the_project_that_uses_it() {
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let first = until_waiting(&daemon, 1).await;
+    let lab = crate::projects::client_of(&daemon, "lab", None, &["use"]).await;
+    let mut ids = Vec::new();
+    for number in 1..=2 {
+        let made = lab.create_or_reconnect(&of_session(&format!("chat:{number}"))).await.unwrap();
+        assert!(!first.contains(made.sandbox_id.as_str()));
+        ids.push(made.sandbox_id);
+    }
+    until("one of the project waits", || async {
+        let now = waiting(&daemon.home).await;
+        now.len() == 1 && now.is_disjoint(&first)
+    })
+    .await;
+    let waited = until_waiting(&daemon, 1).await;
+    let made = lab.create_or_reconnect(&of_session("chat:3")).await.unwrap();
+    assert!(waited.contains(made.sandbox_id.as_str()));
+    let name = container_of(made.sandbox_id.as_str());
+    let container = docker().await.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap();
+    let parent = container.host_config.unwrap().cgroup_parent.unwrap();
+    assert!(parent.contains("lab"), "{parent}");
+    daemon.stop().await;
+}
