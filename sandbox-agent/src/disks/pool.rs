@@ -50,12 +50,17 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens the directory and removes the leftovers of an interrupted process: unfinished images, and links. A
-    /// leftover link may point to a device that now belongs to another disk.
+    /// Opens the directory and removes the leftovers of an interrupted process: unfinished files, links, and notes of disks
+    /// that were removed. A leftover link may point to a device that now belongs to another disk.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|end| end == PARTIAL || end == LINK) {
+            let is_leftover = match path.extension().and_then(|end| end.to_str()) {
+                Some(PARTIAL | LINK) => true,
+                Some(NOTE) => !path.with_extension(IMAGE).exists(),
+                _ => false,
+            };
+            if is_leftover {
                 fs::remove_file(path)?;
             }
         }

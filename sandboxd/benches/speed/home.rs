@@ -72,6 +72,8 @@ impl Home {
             .env("SANDBOXD_AGENT_TRANSPORT", "socket")
             .env("SANDBOXD_IMAGE", IMAGE)
             .env("SANDBOXD_MAX_CONCURRENT", "64")
+            // One that waits would be measured instead of what a request does.
+            .env("SANDBOXD_POOL_SIZE", "0")
             // For the server of the egress benchmark.
             .env("SANDBOXD_EGRESS_ALLOW_CIDR", "127.0.0.1/32")
             .env("SANDBOXD_LOG", "info")

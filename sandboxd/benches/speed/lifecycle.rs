@@ -6,7 +6,10 @@
 use std::time::{Duration, Instant};
 
 use bollard::Docker;
+use bollard::exec::{StartExecOptions, StartExecResults};
+use bollard::models::ExecConfig;
 use bollard::query_parameters::{CreateContainerOptions, StartContainerOptions};
+use futures::StreamExt;
 use sandbox_api::SandboxId;
 use sandbox_api::sandbox::CreateSandbox;
 use sandbox_client::Client;
@@ -26,6 +29,9 @@ const ROUNDS: usize = 20;
 /// Pause after work that keeps the engine busy, and until another disk is ready.
 const SETTLE: Duration = Duration::from_millis(1500);
 
+/// The first command in a new sandbox.
+pub(crate) const VERSION_OF_NODE: [&str; 2] = ["node", "-v"];
+
 /// Time limit for an agent.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -40,7 +46,7 @@ pub(crate) async fn measure() {
         sleep(SETTLE).await;
         let created = bring_up(&client, &key).await;
         sleep(SETTLE).await;
-        let (started, greeted) = rival.create_and_start().await;
+        let EngineTimes { started, answered: greeted, .. } = rival.create_and_start().await;
         sleep(SETTLE).await;
         client.park(&created.1, false).await.unwrap();
         sleep(SETTLE).await;
@@ -63,7 +69,7 @@ pub(crate) async fn measure() {
 }
 
 /// Creates or wakes a session's sandbox.
-async fn bring_up(client: &Client, key: &str) -> (Duration, SandboxId) {
+pub(crate) async fn bring_up(client: &Client, key: &str) -> (Duration, SandboxId) {
     let request = CreateSandbox { session_key: key.into(), ..CreateSandbox::default() };
     let began = Instant::now();
     let found = client.create_or_reconnect(&request).await.unwrap();
@@ -72,8 +78,18 @@ async fn bring_up(client: &Client, key: &str) -> (Duration, SandboxId) {
     (took, found.sandbox_id)
 }
 
+/// How long the engine takes, from its first call on.
+pub(crate) struct EngineTimes {
+    /// Until the container is started.
+    pub(crate) started: Duration,
+    /// Until its agent has answered.
+    pub(crate) answered: Duration,
+    /// Until `node -v` has ended in a docker exec.
+    pub(crate) interactive: Duration,
+}
+
 /// The engine, with direct requests for the same container.
-struct Rival {
+pub(crate) struct Rival {
     docker: Docker,
     engine: Engine,
     agent_volume: String,
@@ -83,7 +99,7 @@ struct Rival {
 }
 
 impl Rival {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let home = Home::new();
         let address = EngineAddress::Unix("/var/run/docker.sock".into());
         let connect = Engine::connect(address, home.instance.clone(), None, Default::default());
@@ -97,8 +113,7 @@ impl Rival {
         Self { docker: docker().await, engine, agent_volume, disks, home }
     }
 
-    /// Times of the engine's two calls, and until the agent has responded.
-    async fn create_and_start(&self) -> (Duration, Duration) {
+    pub(crate) async fn create_and_start(&self) -> EngineTimes {
         let plan = self.plan().await;
         let dir = self.home.path("run").join(plan.labels.id.as_str());
         std::fs::create_dir_all(&dir).unwrap();
@@ -125,13 +140,32 @@ impl Rival {
             attached.release().await.unwrap();
         }
         let answered = began.elapsed();
+        self.exec_node(&name).await;
+        let interactive = began.elapsed();
 
         remove_container(&self.docker, &name).await;
         self.engine.remove(&plan.labels.id).await.unwrap();
         if let (Some((disks, _)), Some(disk)) = (&self.disks, &plan.labels.disk) {
             disks.remove(disk.name()).await.unwrap();
         }
-        (started, answered)
+        EngineTimes { started, answered, interactive }
+    }
+
+    /// Runs [`VERSION_OF_NODE`] to its end.
+    async fn exec_node(&self, container: &str) {
+        let config = ExecConfig {
+            cmd: Some(VERSION_OF_NODE.map(str::to_owned).into()),
+            attach_stdout: Some(true),
+            ..Default::default()
+        };
+        let exec = self.docker.create_exec(container, config).await.unwrap().id;
+        let started = self.docker.start_exec(&exec, None::<StartExecOptions>).await.unwrap();
+        let StartExecResults::Attached { mut output, .. } = started else { panic!("no output") };
+        let mut said = String::new();
+        while let Some(part) = output.next().await {
+            said += &part.unwrap().to_string();
+        }
+        assert!(said.starts_with('v'), "{said}");
     }
 
     async fn plan(&self) -> ContainerPlan {

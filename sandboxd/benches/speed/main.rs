@@ -2,7 +2,7 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
 //! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `crowd`, `projects`, `neighbors`, `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After
+//! `lifecycle`, `pool`, `crowd`, `projects`, `neighbors`, `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After
 //! `neighbors`, names of loads select some of them.
 
 #![expect(
@@ -21,6 +21,7 @@ mod home;
 mod lifecycle;
 mod memory;
 mod neighbors;
+mod pool;
 mod previews;
 mod projects;
 mod repositories;
@@ -79,6 +80,9 @@ async fn measure() {
     }
     if wanted("lifecycle") {
         lifecycle::measure().await;
+    }
+    if wanted("pool") {
+        pool::measure().await;
     }
     if wanted("crowd") {
         crowd::measure().await;

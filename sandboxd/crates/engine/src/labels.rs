@@ -87,6 +87,16 @@ impl SandboxLabels {
         self.spec.session_key.as_str() == POOL_KEY
     }
 
+    /// The text of a note with these labels.
+    pub(super) fn to_note(&self, instance: &Instance) -> Vec<u8> {
+        serde_json::to_vec(&self.to_map(instance)).expect("a map of texts is JSON")
+    }
+
+    /// Length of the note with these labels, in bytes.
+    pub fn note_bytes(&self, instance: &Instance) -> usize {
+        self.to_note(instance).len()
+    }
+
     /// The labels to write.
     pub fn to_map(&self, instance: &Instance) -> HashMap<String, String> {
         let spec = &self.spec;

@@ -1,7 +1,8 @@
 //! A session gets a sandbox that has waited for one.
 //!
-//! The row in the store comes first: from then on the sandbox is the session's, whatever happens. The note beside the disk
-//! follows, for a daemon that has lost its store. Until the client has its answer, nothing of the session is in the sandbox.
+//! The note beside the disk comes first, and then the row in the store, which makes the sandbox the session's. So a note says
+//! at least as much as the store: a sandbox whose note names a session, and which has no row, is the session's after a restart.
+//! The session has no answer then, and finds an unused sandbox.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::order::{Exclusive, Running, State};
 use super::pool::Started;
 use super::sandbox::Sandbox;
 use super::view::agent_info;
-use super::{Error, Lifecycle, Seed};
+use super::{Error, Lifecycle};
 use crate::agent;
 use crate::model::{SandboxRecord, Stage, limits};
 use crate::seam;
@@ -26,15 +27,10 @@ impl Lifecycle {
         sandbox: Arc<Sandbox>,
         guard: Exclusive,
         started: Started,
-        seed: Option<Arc<dyn Seed>>,
     ) -> Result<(), Error> {
         let _mark = InUseMark::request(sandbox.activity());
         let lifecycle = Arc::clone(self);
-        self.tasks
-            .run_detached(
-                async move { lifecycle.give_or_delete(&sandbox, guard, started, seed.as_deref()).await },
-            )
-            .await
+        self.tasks.run_detached(async move { lifecycle.give_or_delete(&sandbox, guard, started).await }).await
     }
 
     async fn give_or_delete(
@@ -42,9 +38,8 @@ impl Lifecycle {
         sandbox: &Arc<Sandbox>,
         mut state: Exclusive,
         started: Started,
-        seed: Option<&dyn Seed>,
     ) -> Result<(), Error> {
-        match self.give_steps(sandbox, &started, seed).await {
+        match self.give_steps(sandbox, &started).await {
             Ok(()) => {
                 let Started { agent, permit, .. } = started;
                 let egress = self.begin_egress(sandbox, &agent);
@@ -65,31 +60,19 @@ impl Lifecycle {
         }
     }
 
-    async fn give_steps(
-        &self,
-        sandbox: &Sandbox,
-        started: &Started,
-        seed: Option<&dyn Seed>,
-    ) -> Result<(), Error> {
-        // Without its first files, it must not outlive a daemon that ends meanwhile.
-        let stage = if seed.is_some() { Stage::Creating } else { Stage::Running };
-        let row = SandboxRecord { stage, ..sandbox.record() };
-        let answer = async {
-            let info = agent_info(&started.agent).await;
-            info.map(drop).ok_or(agent::Error::NotConnected { waited: limits::USAGE })
-        };
-        // Both to their end, so that the row is removed after it was written.
-        let (begun, answered) = tokio::join!(self.store.begin(&row), answer);
-        begun?;
-        answered?;
-        seam::at("claim.row");
-        self.storage.set_note(&sandbox.labels()).await?;
+    async fn give_steps(&self, sandbox: &Sandbox, started: &Started) -> Result<(), Error> {
+        let labels = sandbox.labels();
+        let (answer, space, noted) = tokio::join!(
+            agent_info(&started.agent),
+            self.storage.check_room(),
+            self.storage.set_note(&labels)
+        );
         seam::at("claim.note");
-        if let Some(seed) = seed {
-            seed.fill(&started.agent).await?;
-            seed.keep_values(sandbox).await?;
-            self.store.put(&SandboxRecord { stage: Stage::Running, ..sandbox.record() }).await?;
-        }
+        answer.ok_or(agent::Error::NotConnected { waited: limits::USAGE })?;
+        space?;
+        noted?;
+        self.store.begin(&SandboxRecord { stage: Stage::Running, ..sandbox.record() }).await?;
+        seam::at("claim.row");
         sandbox.update(|record| record.stage = Stage::Running);
         Ok(())
     }

@@ -61,7 +61,7 @@ impl Lifecycle {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
         self.check_network(&spec.network)?;
-        let mut may_take = beginning.fits_started();
+        let mut may_take = beginning.fits_started() && self.fits_note(&spec, prepared.transport)?;
         for _ in 0..limits::RACE_TRIES {
             let charge = |spec: &SandboxSpec, of_owner| {
                 self.quotas.check_spec(spec).map_err(Denied::Quota)?;
@@ -74,8 +74,7 @@ impl Lifecycle {
                     return self.create(sandbox, guard, prepared, beginning).await;
                 }
                 Claim::Started(sandbox, guard, started) => {
-                    let given = self.give(Arc::clone(&sandbox), guard, started, beginning.seed.clone()).await;
-                    match given {
+                    match self.give(Arc::clone(&sandbox), guard, started).await {
                         Ok(()) => return Ok(Reconnected::new(&sandbox, true, false)),
                         Err(error) => {
                             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not use a sandbox that waited; starting another one");
@@ -84,7 +83,7 @@ impl Lifecycle {
                     }
                 }
                 Claim::NoUserId if self.make_room_in_pool().await => {}
-                Claim::NoUserId => self.delete_oldest_parked(&spec.owner).await?,
+                Claim::NoUserId | Claim::Full => self.delete_oldest_parked(&spec.owner).await?,
                 Claim::Existing(sandbox) => {
                     if let Some(found) = self.reconnect(&sandbox, changes).await? {
                         return Ok(found);

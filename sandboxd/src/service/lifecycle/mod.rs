@@ -16,6 +16,7 @@ mod drift;
 mod evictions;
 mod exclusive;
 mod making_room;
+mod notes;
 mod order;
 mod originals;
 mod orphans;
@@ -35,6 +36,7 @@ mod start_record;
 mod update;
 mod value_ledger;
 mod view;
+mod waiting;
 mod wake;
 
 use std::collections::{BTreeSet, HashSet};
@@ -112,7 +114,7 @@ pub(in crate::service) struct Beginning {
 impl Beginning {
     /// Whether the sandbox can begin with a container that was started before.
     fn fits_started(&self) -> bool {
-        !self.is_tentative && self.seed.as_ref().is_none_or(|seed| seed.base().is_none())
+        !self.is_tentative && self.seed.is_none()
     }
 }
 

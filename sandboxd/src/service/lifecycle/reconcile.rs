@@ -11,6 +11,7 @@ use futures::StreamExt;
 use sandbox_api::SandboxId;
 use tracing::{debug, info, warn};
 
+use super::notes::Noted;
 use super::order::State;
 use super::sandbox::Sandbox;
 use super::{Error, Lifecycle};
@@ -48,8 +49,8 @@ impl Inventory {
         disk.is_some_and(|(disk, disks)| disks.get(disk.name()) == Some(&false))
     }
 
-    /// The labels of a container and a volume that were created before a session wanted them.
-    pub(super) fn waiting(&self, id: &SandboxId) -> Option<&SandboxLabels> {
+    /// The labels of a sandbox whose container, or else whose volume, was created before a session wanted it.
+    fn pooled(&self, id: &SandboxId) -> Option<&SandboxLabels> {
         let of_container = self.containers.get(id).map(|(labels, _)| labels);
         of_container.or_else(|| self.volumes.get(id)).filter(|labels| labels.is_pooled())
     }
@@ -166,8 +167,15 @@ impl Lifecycle {
             match self.registry.get(id) {
                 None if self.registry.knows(id) => {}
                 None if inventory.is_probe(id) => self.sweep_probe(id).await,
-                None if self.sweep_if_waiting(id, inventory).await => {}
-                None => unclaimed.push(id.clone()),
+                None => match inventory.pooled(id) {
+                    Some(labels) => match self.noted(labels).await {
+                        Noted::Waits => self.sweep_waiting(labels).await,
+                        // It may be a session's.
+                        Noted::Unread => {}
+                        Noted::Of(_) | Noted::Unknown => unclaimed.push(id.clone()),
+                    },
+                    None => unclaimed.push(id.clone()),
+                },
                 Some(sandbox) => {
                     // A parked sandbox has no container.
                     let Some(state) = sandbox.order.try_exclusive() else { continue };
@@ -188,14 +196,6 @@ impl Lifecycle {
         let used = self.sweep_waiting_disks(disks.used, inventory).await;
         self.sweep_orphans(unclaimed, used).await;
         self.sweep_run_dir(inventory)
-    }
-
-    /// Removes a sandbox that waited for a session and never got one. Returns false if that is not certain.
-    async fn sweep_if_waiting(&self, id: &SandboxId, inventory: &Inventory) -> bool {
-        match inventory.waiting(id) {
-            Some(labels) => self.sweep_waiting(labels).await,
-            None => false,
-        }
     }
 
     /// Removes the probe sandbox of a start that was interrupted. An error is only logged, so that it does not stop the

@@ -24,8 +24,10 @@ pub(super) enum Claim {
     New(Arc<Sandbox>, Exclusive),
     /// A new sandbox, whose container runs already.
     Started(Arc<Sandbox>, Exclusive, Started),
-    /// Every user id belongs to a sandbox, or is kept for another project. One sandbox of this owner must be deleted first.
+    /// Every user id belongs to a sandbox. One sandbox of this owner must be deleted first, or one that waits.
     NoUserId,
+    /// The rest of the user ids is kept for other projects. One sandbox of this owner must be deleted first.
+    Full,
 }
 
 /// A session key, and whom the sandbox belongs to: other owners may have the same key.
@@ -78,12 +80,12 @@ impl Registry {
         }
         let charge = match charge(&spec, sandboxes.of_owner(&spec.owner)) {
             Ok(charge) => charge,
-            Err(Denied::Full) => return Ok(Claim::NoUserId),
+            Err(Denied::Full) => return Ok(Claim::Full),
             Err(Denied::Quota(error)) => return Err(error.into()),
         };
         if let Some(started) = take(&spec) {
-            sandboxes.waiting.remove(started.sandbox().id());
-            let (sandbox, guard) = started.sandbox().given_to(spec);
+            sandboxes.waiting.remove(started.sandbox.id());
+            let (sandbox, guard) = started.sandbox.given_to(spec);
             sandboxes.insert(Arc::clone(&sandbox), charge);
             return Ok(Claim::Started(sandbox, guard, started));
         }

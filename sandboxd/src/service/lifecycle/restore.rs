@@ -10,9 +10,10 @@ use futures::TryStreamExt;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use super::notes::Noted;
 use super::order::{Running, State};
 use super::reconcile::Inventory;
-use super::sandbox::{Sandbox, labels_of, new_record};
+use super::sandbox::{Sandbox, new_record};
 use super::{Error, Lifecycle};
 use crate::engine::SandboxLabels;
 use crate::metrics::Repair;
@@ -28,7 +29,7 @@ impl Lifecycle {
         self.load_orphans().await?;
         // If the start is retried, the store has these records already.
         let records = if self.store.is_new() && self.store.sandboxes().await?.is_empty() {
-            let records = self.records_from_labels(&[], &inventory).await?;
+            let records = self.records_from_labels(&[], &inventory, |_| true).await?;
             if !records.is_empty() {
                 info!(
                     sandboxes = records.len(),
@@ -36,11 +37,13 @@ impl Lifecycle {
                 );
             }
             records
-        } else if self.ownership.is_continuous() {
-            self.store.sandboxes().await?
         } else {
             let mut records = self.store.sandboxes().await?;
-            records.extend(self.records_from_labels(&records, &inventory).await?);
+            // A note with a session is written before the row, and removed before it. So if there is no row, the note was the last
+            // step of a create, or an earlier start could not read it.
+            let is_continuous = self.ownership.is_continuous();
+            let may_be_missing = |labels: &SandboxLabels| !is_continuous || labels.is_pooled();
+            records.extend(self.records_from_labels(&records, &inventory, may_be_missing).await?);
             records
         };
         // An error ends this attempt before the sweep, which would remove objects of sandboxes that are not in the
@@ -77,9 +80,6 @@ impl Lifecycle {
             // The row is older than the sandbox, which may be in use since.
             self.store.confirm(std::slice::from_ref(&record.id)).await?;
             record.is_tentative = false;
-        }
-        if !matches!(record.stage, Stage::Creating | Stage::Deleting) {
-            self.complete_note(&record, inventory).await;
         }
         let may_keep_running = |labels: &SandboxLabels| {
             // The container is on the network that it was created with.
@@ -256,30 +256,14 @@ impl Lifecycle {
     }
 
     /// The labels of a sandbox of a session: these, or those beside its disk if it was started before a session wanted it.
-    /// `None` if no session has it.
-    async fn with_session(&self, labels: &SandboxLabels) -> Result<Option<SandboxLabels>, Error> {
-        let Some(disk) = labels.disk.as_ref().filter(|_| labels.is_pooled()) else {
-            return Ok(Some(labels.clone()).filter(|labels| !labels.is_pooled()));
-        };
-        let note = match self.storage.note(disk.name()).await {
-            // Its files cannot be reached either.
-            Err(Error::NoDisks) => None,
-            other => other?,
-        };
-        Ok(note.filter(|note| !note.is_pooled() && note.id == labels.id))
-    }
-
-    /// Completes the note of a sandbox that was given to its session when the previous daemon was killed.
-    async fn complete_note(&self, record: &SandboxRecord, inventory: &Inventory) {
-        let Some(labels) = inventory.waiting(&record.id) else { return };
-        let Some(disk) = &labels.disk else { return };
-        let noted = match self.storage.note(disk.name()).await {
-            Ok(Some(note)) if !note.is_pooled() => return,
-            Ok(_) => self.storage.set_note(&labels_of(record.clone())).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = noted {
-            warn!(sandbox = %record.id, error = &error as &dyn std::error::Error, "could not write whose a sandbox is beside its disk");
+    /// `None` if it is not known to have a session.
+    async fn with_session(&self, labels: &SandboxLabels) -> Option<SandboxLabels> {
+        if !labels.is_pooled() {
+            return Some(labels.clone());
+        }
+        match self.noted(labels).await {
+            Noted::Of(labels) => Some(*labels),
+            Noted::Waits | Noted::Unknown | Noted::Unread => None,
         }
     }
 
@@ -289,6 +273,7 @@ impl Lifecycle {
         &self,
         known: &[SandboxRecord],
         inventory: &Inventory,
+        may_be_missing: impl Fn(&SandboxLabels) -> bool,
     ) -> Result<Vec<SandboxRecord>, Error> {
         let mut running: Vec<_> = inventory.containers.values().filter(|(_, runs)| *runs).collect();
         running.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
@@ -299,10 +284,10 @@ impl Lifecycle {
         let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
         let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
-            if known.iter().any(|record| record.id == labels.id) {
+            if !may_be_missing(labels) || known.iter().any(|record| record.id == labels.id) {
                 continue;
             }
-            let Some(labels) = self.with_session(labels).await? else { continue };
+            let Some(labels) = self.with_session(labels).await else { continue };
             // The probe sandbox of an interrupted start has the last user id.
             let is_probe = labels.slot == UidSlot::LAST;
             let session = session_of(&labels.spec);
@@ -318,7 +303,9 @@ impl Lifecycle {
             record.checkpoint_pending = stage == Stage::Parked;
             records.push(record);
         }
-        self.store.rehydrate(&records).await?;
+        if !records.is_empty() || self.store.is_new() {
+            self.store.rehydrate(&records).await?;
+        }
         Ok(records)
     }
 }

@@ -211,7 +211,8 @@ impl Sandbox {
 
     /// The labels of its container and volume.
     pub(in crate::service) fn labels(&self) -> SandboxLabels {
-        labels_of(self.record())
+        let SandboxRecord { id, slot, transport, disk, spec, .. } = self.record();
+        SandboxLabels { id, slot, transport, disk, spec }
     }
 
     /// Returns a permit for one more stream or wait.
@@ -244,12 +245,6 @@ impl Sandbox {
     fn lock(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The labels of the container and the volume of the sandbox with this record.
-pub(super) fn labels_of(record: SandboxRecord) -> SandboxLabels {
-    let SandboxRecord { id, slot, transport, disk, spec, .. } = record;
-    SandboxLabels { id, slot, transport, disk, spec }
 }
 
 /// Returns the record of a sandbox that is about to be created.

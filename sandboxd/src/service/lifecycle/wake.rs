@@ -93,6 +93,7 @@ impl Lifecycle {
             self.mark_lost(sandbox, state).await?;
             return Err(Error::Lost);
         }
+        self.pool.note_use();
         let permit = self.acquire_run_permit(sandbox).await?;
         self.store.set_stage(sandbox.id(), Stage::Waking).await?;
         sandbox.update(|record| {

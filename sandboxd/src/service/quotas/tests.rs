@@ -208,3 +208,20 @@ fn a_snapshot_that_exceeds_the_quota_is_not_charged() {
     accounts.check_storable(&name(0)).unwrap_err();
     assert_eq!(accounts.of(&name(0)).used(Quota::SnapshotBytes), 10);
 }
+
+#[test]
+fn a_charge_moves_to_another_project_or_stays() {
+    let mut accounts = accounts([0; 3], 0);
+    let wire = quota::Quotas { running_sandboxes: Some(1), ..quota::Quotas::default() };
+    accounts.set_quotas(&name(1), ProjectQuotas::from_wire(&wire, "").unwrap());
+    let used = |accounts: &mut Accounts, project| accounts.of(&name(project)).used(Quota::RunningSandboxes);
+    for _ in 0..CAPACITY {
+        accounts.charge(&name(0), &running(), now()).unwrap();
+    }
+    accounts.move_charge(&name(0), &name(1), &running(), now()).unwrap();
+    assert_eq!((used(&mut accounts, 0), used(&mut accounts, 1)), (CAPACITY - 1, 1));
+    let refused = accounts.move_charge(&name(0), &name(1), &running(), now());
+    assert!(matches!(refused, Err(Denied::Quota(_))), "it has one already");
+    assert_eq!((used(&mut accounts, 0), used(&mut accounts, 1)), (CAPACITY - 1, 1));
+    assert_eq!(accounts.charge(&name(2), &running(), now()), Err(Denied::Full));
+}

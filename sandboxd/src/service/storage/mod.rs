@@ -255,12 +255,7 @@ impl Storage {
         let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
             return Ok(None);
         };
-        match self.measure_space().await? {
-            Some(space) if space.free_bytes < limits::MIN_FREE_DISK_BYTES => {
-                return Err(Error::DiskShort { free_bytes: space.free_bytes });
-            }
-            Some(_) | None => {}
-        }
+        self.check_room().await?;
         let disk = match pool.get() {
             Some(pool) => pool.take(mib).await?,
             None => disks.make(mib).await?,
@@ -269,6 +264,16 @@ impl Storage {
             Some(lower) => disk.over(lower.clone()),
             None => disk,
         }))
+    }
+
+    /// Fails if there is too little space for another sandbox.
+    pub(in crate::service) async fn check_room(&self) -> Result<(), Error> {
+        match self.measure_space().await? {
+            Some(space) if space.free_bytes < limits::MIN_FREE_DISK_BYTES => {
+                Err(Error::DiskShort { free_bytes: space.free_bytes })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether workspaces have disks of their own.

@@ -26,6 +26,12 @@ impl HttpClient {
         Self { http, base: daemon.base.clone() }
     }
 
+    /// A client of a daemon at this port.
+    pub(crate) fn at(port: u16) -> Self {
+        let http = reqwest::Client::builder().no_proxy().timeout(SOON).build().unwrap();
+        Self { http, base: format!("http://127.0.0.1:{port}") }
+    }
+
     /// A client that connects from this address.
     pub(crate) fn from(daemon: &Daemon, address: IpAddr) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(SOON).local_address(address);

@@ -12,7 +12,11 @@ pub(crate) struct Samples(BTreeMap<String, f64>);
 
 impl Samples {
     pub(crate) async fn of(daemon: &Daemon) -> Self {
-        let answer = HttpClient::of(daemon).get("/metrics").await;
+        Self::from(&HttpClient::of(daemon)).await
+    }
+
+    pub(crate) async fn from(client: &HttpClient) -> Self {
+        let answer = client.get("/metrics").await;
         assert_eq!((answer.status, answer.header("content-type")), (200, TYPE));
         read(&String::from_utf8(answer.body).unwrap())
     }

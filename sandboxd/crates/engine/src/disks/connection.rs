@@ -19,8 +19,8 @@ use crate::Error;
 /// The helper's first line. Another number means another version of the program.
 const HELLO: &str = "sandbox-disks 1";
 
-/// Maximum number of concurrent requests. Further ones wait. This many requests fit into the connection's buffers,
-/// so writing one never blocks the task that also reads the responses.
+/// Maximum number of concurrent requests. Further ones wait. The helper reads all of them without waiting for its responses to
+/// be read, so writing one never blocks the task that also reads the responses.
 const MAX_CONCURRENT: usize = 32;
 
 /// Maximum length of a line of the helper, in bytes. A longer line is not the helper's.

@@ -17,8 +17,7 @@ impl Disks {
     /// than [`limits::MAX_NOTE_BYTES`].
     pub async fn set_note(&self, disk: &Disk, labels: &SandboxLabels) -> Result<(), Error> {
         let (call, name) = ("write note", disk.name());
-        let map = labels.to_map(&self.shared.engine.instance);
-        let text = serde_json::to_vec(&map).expect("a map of texts is JSON");
+        let text = labels.to_note(&self.shared.engine.instance);
         if text.len() > limits::MAX_NOTE_BYTES {
             let source = DiskFault::Failed("the labels are too large for a note".into());
             return Err(Error::Disk { call, name: name.to_owned(), source });

@@ -73,3 +73,6 @@ pub const MAX_POOL_SIZE: usize = 32;
 
 /// Maximum size of a sandbox's labels beside its disk, in bytes. A sandbox with more is started when it is wanted.
 pub const MAX_NOTE_BYTES: usize = 32 * 1024;
+
+/// Part of [`MAX_NOTE_BYTES`] that is kept for the names of a disk, a base and a driver.
+pub const MAX_DISK_LABEL_BYTES: usize = 512;

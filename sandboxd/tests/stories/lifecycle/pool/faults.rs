@@ -63,9 +63,50 @@ async fn the_end_of_the_disks_helper_costs_no_session_its_sandbox() {
     let helper = format!("sandboxd-disks-{}", daemon.home.instance().unwrap().id());
     docker().await.kill_container(&helper, None::<KillContainerOptions>).await.unwrap();
     create(&daemon, "chat:1").await;
-    until_waiting(&daemon, 1).await;
-    create(&daemon, "chat:2").await;
+    let waited = until_waiting(&daemon, 1).await;
+    let second = create(&daemon, "chat:2").await;
+    assert!(waited.contains(second.as_str()));
     daemon.stop().await;
+}
+
+/// Nothing wants it, and no event says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_hangs_is_replaced() {
+    if skipped_under_gvisor("the agent is not a process of the host") {
+        return;
+    }
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let waited = until_waiting(&daemon, 1).await.pop_last().unwrap();
+    let container = container_of(&waited);
+    let pid = docker().await.inspect_container(&container, None::<InspectContainerOptions>).await;
+    let agent = Pid::from_raw(pid.unwrap().state.unwrap().pid.unwrap() as i32).unwrap();
+    kill_process(agent, Signal::STOP).unwrap();
+    until("another one waits", || async {
+        let now = waiting(&daemon.home).await;
+        now.len() == 1 && !now.contains(&waited)
+    })
+    .await;
+    daemon.stop().await;
+}
+
+/// No sandbox can be started while the engine has no image of this name.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_a_withdrawn_image_is_removed() {
+    let docker = docker().await;
+    let tag = format!("sandboxd-withdrawn-{}", std::process::id());
+    let options = TagImageOptions { repo: Some(tag.clone()), tag: Some("1".into()) };
+    docker.tag_image(IMAGE, Some(options)).await.unwrap();
+    let image = format!("{tag}:1");
+    let daemon = Daemon::start_in(with_pool("1").set("SANDBOXD_IMAGE", &image)).await;
+    until_waiting(&daemon, 1).await;
+    docker.remove_image(&image, None::<RemoveImageOptions>, None).await.unwrap();
+    until("it is removed", || async { waiting(&daemon.home).await.is_empty() }).await;
+    let options = TagImageOptions { repo: Some(tag), tag: Some("1".into()) };
+    docker.tag_image(IMAGE, Some(options)).await.unwrap();
+    until_waiting(&daemon, 1).await;
+    create(&daemon, "chat:1").await;
+    drop(daemon.stop().await);
+    docker.remove_image(&image, None::<RemoveImageOptions>, None).await.unwrap();
 }
 
 /// The engine weakens the container of one that waits.

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use bollard::query_parameters::KillContainerOptions;
 use sandbox_api::SandboxId;
 use sandbox_client::Client;
 
-use super::{of_session, waiting, with_pool};
+use super::{of_session, until_waiting_at, waiting, with_pool};
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{DaemonProcess, Home, docker, free_port, outcome, script, until};
 
-const SEAMS: [&str; 4] = ["pool.noted", "pool.started", "claim.row", "claim.note"];
+const SEAMS: [&str; 4] = ["pool.noted", "pool.started", "claim.note", "claim.row"];
 
 async fn says(client: &Client, sandbox: &SandboxId, text: &str) -> String {
     outcome(client.run(sandbox, &script(text)).await.unwrap()).await.text()
@@ -53,8 +54,7 @@ async fn a_kill_at_any_step_leaves_one_sandbox_for_the_session() {
     let mut daemon = DaemonProcess::start(&home, port).await;
     let mut sandboxes = Vec::new();
     for (number, seam) in SEAMS.into_iter().enumerate() {
-        let known: Vec<&SandboxId> = sandboxes.iter().collect();
-        until("one waits", || async { waiting(&home).await.len() == 1 + known.len() }).await;
+        until_waiting_at(port, &home).await;
         let key = format!("chat:{number}");
         std::fs::write(&seam_file, seam).unwrap();
         // The pool reaches its seams when another one is started for this one.
@@ -64,6 +64,8 @@ async fn a_kill_at_any_step_leaves_one_sandbox_for_the_session() {
         std::fs::remove_file(&seam_file).unwrap();
         daemon = DaemonProcess::start(&home, port).await;
         let made = daemon.client.create_or_reconnect(&of_session(&key)).await.unwrap();
+        // Also one whose creator has no answer is the session's.
+        assert!(!made.created, "{seam}");
         assert!(answer.is_err() || answer.is_ok_and(|answer| answer.sandbox_id == made.sandbox_id), "{seam}");
         let id = made.sandbox_id;
         assert_eq!(says(&daemon.client, &id, "ls; echo here >file; cat file").await, "here\n", "{seam}");
@@ -77,11 +79,10 @@ async fn what_waited_is_removed_after_a_kill() {
     let home = with_pool("1");
     let port = free_port();
     let daemon = DaemonProcess::start(&home, port).await;
-    until("one waits", || async { waiting(&home).await.len() == 1 }).await;
+    until_waiting_at(port, &home).await;
     let id = daemon.client.create_or_reconnect(&of_session("chat:1")).await.unwrap().sandbox_id;
     says(&daemon.client, &id, "echo mine >file").await;
-    until("another one waits", || async { waiting(&home).await.len() == 2 }).await;
-    let before = waiting(&home).await;
+    let before = until_waiting_at(port, &home).await;
     daemon.kill().await;
     let daemon = DaemonProcess::start(&home, port).await;
     assert_eq!(says(&daemon.client, &id, "cat file").await, "mine\n");
@@ -103,9 +104,7 @@ async fn a_session_finds_its_sandbox_after_the_store_was_lost() {
     for is_parked in [false, true] {
         let key = format!("chat:{is_parked}");
         let daemon = DaemonProcess::start(&home, port).await;
-        let taken = || async { waiting(&home).await };
-        until("one waits", || async { !taken().await.is_empty() }).await;
-        let waited = taken().await;
+        let waited = until_waiting_at(port, &home).await;
         let id = daemon.client.create_or_reconnect(&of_session(&key)).await.unwrap().sandbox_id;
         assert!(waited.contains(id.as_str()));
         says(&daemon.client, &id, "echo mine >file").await;
@@ -124,15 +123,60 @@ async fn a_session_finds_its_sandbox_after_the_store_was_lost() {
     }
 }
 
+/// The store is lost, and the first start after that has no disks to read notes from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_without_disks_does_not_lose_the_sessions_of_the_pool() {
+    let home = with_pool("1");
+    let port = free_port();
+    let daemon = DaemonProcess::start(&home, port).await;
+    until_waiting_at(port, &home).await;
+    let id = daemon.client.create_or_reconnect(&of_session("chat:1")).await.unwrap().sandbox_id;
+    says(&daemon.client, &id, "echo mine >file").await;
+    daemon.kill().await;
+    lose_store(&home);
+    let home = home.set("SANDBOXD_DISK_QUOTA", "off");
+    let daemon = DaemonProcess::start(&home, port).await;
+    assert!(daemon.client.orphans().await.unwrap().orphans.is_empty(), "it could not be read whose they are");
+    daemon.kill().await;
+    let home = home.set("SANDBOXD_DISK_QUOTA", "auto");
+    let daemon = DaemonProcess::start(&home, port).await;
+    let found = daemon.client.create_or_reconnect(&of_session("chat:1")).await.unwrap();
+    assert_eq!((&found.sandbox_id, found.created), (&id, false));
+    assert_eq!(says(&daemon.client, &id, "cat file").await, "mine\n");
+    daemon.kill().await;
+}
+
+/// Killed while one that waited is removed: its disk is left, and then nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_was_cut_off_is_completed() {
+    let home = with_pool("1");
+    let seam_file = home.path().join("seam");
+    let home = home.set("SANDBOXD_SEAM_FILE", seam_file.to_str().unwrap());
+    let port = free_port();
+    let mut daemon = DaemonProcess::start(&home, port).await;
+    for seam in ["remove.container", "remove.volume"] {
+        let waited = until_waiting_at(port, &home).await.pop_last().unwrap();
+        std::fs::write(&seam_file, seam).unwrap();
+        let container = format!("remcochat-sandbox-{waited}");
+        docker().await.kill_container(&container, None::<KillContainerOptions>).await.unwrap();
+        daemon.child.wait().await.unwrap();
+        std::fs::remove_file(&seam_file).unwrap();
+        daemon = DaemonProcess::start(&home, port).await;
+        until_waiting_at(port, &home).await;
+        until_settled(&home, &[]).await;
+        until("only one note is left", || async { notes_of(&home).await.len() == 1 }).await;
+        assert!(daemon.client.orphans().await.unwrap().orphans.is_empty(), "{seam}");
+    }
+    daemon.kill().await;
+}
+
 /// Without its note, it may be a session's.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_without_a_note_is_kept_and_reported() {
     let home = with_pool("1");
     let port = free_port();
     let daemon = DaemonProcess::start(&home, port).await;
-    until("one waits", || async { waiting(&home).await.len() == 1 }).await;
-    let before = waiting(&home).await;
-    until("it is ready", || async { notes_of(&home).await.len() == 1 }).await;
+    let before = until_waiting_at(port, &home).await;
     daemon.kill().await;
     for note in notes_of(&home).await {
         std::fs::remove_file(note).unwrap();

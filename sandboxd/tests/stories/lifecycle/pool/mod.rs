@@ -11,7 +11,8 @@ use sandbox_api::SandboxId;
 use sandbox_api::sandbox::{CreateSandbox, Resources};
 
 use crate::support::engine_view::objects_of;
-use crate::support::harness::{Daemon, Home, docker, until};
+use crate::support::harness::{Daemon, Home, docker, script, until};
+use crate::support::http::HttpClient;
 use crate::support::metrics::Samples;
 
 const SESSION_KEY: &str = "remcochat.sessionKey";
@@ -33,6 +34,15 @@ async fn waiting(home: &Home) -> BTreeSet<String> {
     let labels = containers.into_iter().filter_map(|container| container.labels);
     let without_session = labels.filter(|labels| !labels.contains_key(SESSION_KEY));
     without_session.map(|labels| labels["remcochat.sandboxId"].clone()).collect()
+}
+
+/// Waits until the daemon at this port can give a sandbox to a session. Returns those without a session key, which may be more.
+async fn until_waiting_at(port: u16, home: &Home) -> BTreeSet<String> {
+    until("a sandbox waits for a session", || async {
+        Samples::from(&HttpClient::at(port)).await.sum("sandboxd_pool", &[]) == 1.0
+    })
+    .await;
+    waiting(home).await
 }
 
 /// Waits until the daemon can give this many sandboxes to sessions. Returns those without a session key, which may be more.
@@ -108,20 +118,35 @@ async fn only_a_sandbox_without_options_of_its_container_waits() {
 /// More sessions than wait, and two requests of each.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_session_gets_one_sandbox_of_its_own() {
-    let daemon = Daemon::start_in(with_pool("2").set("SANDBOXD_MAX_CONCURRENT", "16")).await;
+    let daemon = Daemon::start_in(with_pool("2").set("SANDBOXD_MAX_CONCURRENT", "32")).await;
     let waited = until_waiting(&daemon, 2).await;
     let create = async |key: usize| {
         daemon.client.create_or_reconnect(&of_session(&format!("chat:{key}"))).await.unwrap().sandbox_id
     };
-    let made = join_all((0..16).map(|number| create(number / 2))).await;
+    let made = join_all((0..40).map(|number| create(number / 2))).await;
     let ids: BTreeSet<&str> = made.iter().map(SandboxId::as_str).collect();
-    assert_eq!(ids.len(), 8, "{made:?}");
+    assert_eq!(ids.len(), 20, "{made:?}");
     assert!(made.chunks(2).all(|pair| pair[0] == pair[1]), "{made:?}");
     assert!(waited.iter().all(|waited| ids.contains(waited.as_str())), "{waited:?}, {ids:?}");
     for (key, id) in made.iter().step_by(2).enumerate() {
         let said = daemon.output(id, &format!("ls; echo {key} >mine; cat mine")).await;
         assert_eq!(said, format!("{key}\n"));
     }
+    daemon.stop().await;
+}
+
+/// Labels that do not fit beside the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_with_large_metadata_is_started_when_it_is_wanted() {
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let waited = until_waiting(&daemon, 1).await;
+    // Each takes several bytes in the JSON of the JSON.
+    let metadata = Some([("quotes".to_owned(), "\"".repeat(15_000))].into());
+    let request = CreateSandbox { metadata, ..of_session("chat:1") };
+    let made = daemon.client.create_or_reconnect(&request).await.unwrap();
+    assert!(made.created);
+    assert_eq!(waiting(&daemon.home).await, waited);
+    assert_eq!(daemon.client.get(&made.sandbox_id).await.unwrap().metadata, request.metadata.unwrap());
     daemon.stop().await;
 }
 
@@ -133,11 +158,10 @@ async fn sandboxes_that_wait_make_room_for_others() {
     let small = Some(Resources { vcpus: Some(1), ..Resources::default() });
     let mut ids = Vec::new();
     for key in ["chat:1", "chat:2"] {
-        let request = CreateSandbox { resources: small.clone(), ..of_session(key) };
+        let request = CreateSandbox { resources: small, ..of_session(key) };
         let id = daemon.client.create_or_reconnect(&request).await.unwrap().sandbox_id;
         // It stays in use.
-        let busy = crate::support::harness::script("sleep 60");
-        daemon.client.start(&id, &busy).await.unwrap();
+        daemon.client.start(&id, &script("sleep 60")).await.unwrap();
         ids.push(id);
     }
     assert_eq!(waiting(&daemon.home).await, BTreeSet::new());
