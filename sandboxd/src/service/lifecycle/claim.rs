@@ -62,14 +62,9 @@ impl Lifecycle {
 
     async fn give_steps(&self, sandbox: &Sandbox, started: &Started) -> Result<(), Error> {
         let labels = sandbox.labels();
-        let (answer, space, noted) = tokio::join!(
-            agent_info(&started.agent),
-            self.storage.check_room(),
-            self.storage.set_note(&labels)
-        );
+        let (answer, noted) = tokio::join!(agent_info(&started.agent), self.storage.set_note(&labels));
         seam::at("claim.note");
         answer.ok_or(agent::Error::NotConnected { waited: limits::USAGE })?;
-        space?;
         noted?;
         self.store.begin(&SandboxRecord { stage: Stage::Running, ..sandbox.record() }).await?;
         seam::at("claim.row");

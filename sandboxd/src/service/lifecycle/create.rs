@@ -61,7 +61,9 @@ impl Lifecycle {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
         self.check_network(&spec.network)?;
-        let mut may_take = beginning.fits_started() && self.fits_note(&spec, prepared.transport)?;
+        let mut may_take = beginning.fits_started()
+            && self.storage.had_room()
+            && self.fits_note(&spec, prepared.transport)?;
         for _ in 0..limits::RACE_TRIES {
             let charge = |spec: &SandboxSpec, of_owner| {
                 self.quotas.check_spec(spec).map_err(Denied::Quota)?;

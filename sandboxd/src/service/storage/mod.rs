@@ -255,7 +255,12 @@ impl Storage {
         let Some(Quota::Disks { disks, pool }) = self.quota.get() else {
             return Ok(None);
         };
-        self.check_room().await?;
+        match self.measure_space().await? {
+            Some(space) if space.free_bytes < limits::MIN_FREE_DISK_BYTES => {
+                return Err(Error::DiskShort { free_bytes: space.free_bytes });
+            }
+            Some(_) | None => {}
+        }
         let disk = match pool.get() {
             Some(pool) => pool.take(mib).await?,
             None => disks.make(mib).await?,
@@ -266,14 +271,9 @@ impl Storage {
         }))
     }
 
-    /// Fails if there is too little space for another sandbox.
-    pub(in crate::service) async fn check_room(&self) -> Result<(), Error> {
-        match self.measure_space().await? {
-            Some(space) if space.free_bytes < limits::MIN_FREE_DISK_BYTES => {
-                Err(Error::DiskShort { free_bytes: space.free_bytes })
-            }
-            Some(_) | None => Ok(()),
-        }
+    /// Whether there was enough space for another sandbox when it was measured last.
+    pub(in crate::service) fn had_room(&self) -> bool {
+        self.space().is_none_or(|space| space.free_bytes >= limits::MIN_FREE_DISK_BYTES)
     }
 
     /// Whether workspaces have disks of their own.

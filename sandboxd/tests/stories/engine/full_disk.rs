@@ -7,6 +7,7 @@ use sandbox_client::{Error, WriteOptions};
 use crate::support::files::{file, read, write};
 use crate::support::harness::{Daemon, Home, skipped_under_gvisor, until};
 use crate::support::http::HttpClient;
+use crate::support::metrics::Samples;
 use crate::support::private_engine::OwnEngine;
 
 const MIB: u64 = 1024 * 1024;
@@ -17,6 +18,11 @@ const ENGINE_DISK: u64 = 6 * 1024 * MIB;
 fn is_full<T: std::fmt::Debug>(what: &str, answer: Result<T, Error>) {
     let error = answer.expect_err(what);
     assert_eq!(error.code(), Some(ErrorCode::InsufficientStorage), "{what}: {error}");
+}
+
+/// Waits until a sandbox waits for a session, which takes space too.
+async fn one_waits(daemon: &Daemon) {
+    until("one waits", || async { Samples::of(daemon).await.sum("sandboxd_pool", &[]) == 1.0 }).await;
 }
 
 async fn put(daemon: &Daemon, sandbox: &SandboxId, path: &str) -> Result<(), Error> {
@@ -31,8 +37,10 @@ async fn a_full_engine_disk_rejects_writes_and_loses_no_file() {
     }
     let engine = OwnEngine::start_on_disk(&Home::new().config().image, ENGINE_DISK);
     let home = Home::new().set("SANDBOXD_DOCKER_SOCKET", &engine.socket().to_string_lossy());
-    let daemon = Daemon::start_in(home).await;
+    let daemon = Daemon::start_in(home.set("SANDBOXD_POOL_SIZE", "1")).await;
+    one_waits(&daemon).await;
     let sandbox = daemon.sandbox("chat:1").await;
+    one_waits(&daemon).await;
     put(&daemon, &sandbox, "before").await.unwrap();
     assert!(!daemon.client.ready().await.unwrap().disk_short);
 
@@ -59,6 +67,8 @@ async fn a_full_engine_disk_rejects_writes_and_loses_no_file() {
     assert_eq!(read(&daemon, &sandbox, "after").await.unwrap(), None);
 
     drop(ballast);
+    one_waits(&daemon).await;
+    daemon.client.create_or_reconnect(&request).await.unwrap();
     put(&daemon, &sandbox, "after").await.unwrap();
     daemon.client.park(&sandbox, false).await.unwrap();
     assert!(read(&daemon, &sandbox, "after").await.unwrap().is_some());

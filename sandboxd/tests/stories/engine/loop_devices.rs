@@ -17,7 +17,8 @@ fn helper(daemon: &Daemon) -> String {
     format!("sandboxd-disks-{}", daemon.home.instance().unwrap().id())
 }
 
-async fn in_helper(daemon: &Daemon, script: &str) {
+/// Runs a script as root in the disks' helper.
+pub(crate) async fn in_helper(daemon: &Daemon, script: &str) {
     let docker = docker().await;
     let config = ExecConfig {
         user: Some("0:0".into()),

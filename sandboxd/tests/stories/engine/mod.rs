@@ -6,7 +6,7 @@ mod degraded;
 mod external_changes;
 mod faults;
 mod full_disk;
-mod loop_devices;
+pub(crate) mod loop_devices;
 mod lost_disks;
 mod ownership;
 mod repairs;

@@ -5,10 +5,13 @@ use bollard::query_parameters::{
     CommitContainerOptions, CreateContainerOptions, InspectContainerOptions, KillContainerOptions,
     RemoveContainerOptions, RemoveImageOptions, TagImageOptions,
 };
+use futures::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::SandboxId;
 
 use super::{of_session, until_waiting, waiting, with_pool};
+use crate::engine::loop_devices::in_helper;
+use crate::support::engine_proxy::EngineProxy;
 use crate::support::harness::{Daemon, docker, skipped_under_gvisor, until};
 
 const IMAGE: &str = "remcochat-sandbox:node24";
@@ -188,5 +191,54 @@ async fn the_pool_follows_the_project_that_uses_it() {
     let container = docker().await.inspect_container(&name, None::<InspectContainerOptions>).await.unwrap();
     let parent = container.host_config.unwrap().cgroup_parent.unwrap();
     assert!(parent.contains("lab"), "{parent}");
+    daemon.stop().await;
+}
+
+/// It has its device already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_gets_one_that_waits_while_no_loop_device_is_free() {
+    let daemon = Daemon::start_in(with_pool("1")).await;
+    let waited = until_waiting(&daemon, 1).await;
+    in_helper(&daemon, "rm -f /run/loop-control; mkfifo /run/loop-control").await;
+    let first = create(&daemon, "chat:1").await;
+    assert!(waited.contains(first.as_str()));
+    let error = daemon.client.create_or_reconnect(&of_session("chat:2")).await.unwrap_err();
+    assert!(error.to_string().contains("no free loop device"), "{error}");
+    in_helper(&daemon, "rm /run/loop-control").await;
+    until_waiting(&daemon, 1).await;
+    create(&daemon, "chat:2").await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_is_away_costs_no_session_its_sandbox() {
+    if skipped_under_gvisor("the proxy's daemon does not know the runtime") {
+        return;
+    }
+    let proxy = EngineProxy::start();
+    let home = with_pool("1").set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
+    let daemon = Daemon::start_in(home).await;
+    until_waiting(&daemon, 1).await;
+    proxy.stop();
+    // One that waits needs no engine, but it may not be certain any more that the engine is ours.
+    let answers = join_all((0..4).map(|number| {
+        let client = &daemon.client;
+        async move { client.create_or_reconnect(&of_session(&format!("chat:{}", number / 2))).await }
+    }))
+    .await;
+    assert!(answers.iter().flatten().count() <= 2, "{answers:?}");
+    proxy.start_again();
+    until("a sandbox is created", || async {
+        daemon.client.create_or_reconnect(&of_session("chat:0")).await.is_ok()
+    })
+    .await;
+    for (number, answer) in answers.into_iter().enumerate() {
+        let key = format!("chat:{}", number / 2);
+        let found = daemon.client.create_or_reconnect(&of_session(&key)).await.unwrap();
+        assert!(answer.is_err() || answer.is_ok_and(|answer| answer.sandbox_id == found.sandbox_id));
+        daemon.output(&found.sandbox_id, "true").await;
+    }
+    until_waiting(&daemon, 1).await;
+    assert!(waiting(&daemon.home).await.len() <= 2);
     daemon.stop().await;
 }
