@@ -46,7 +46,7 @@ torture: ## Kill the daemon hundreds of times and check for lost data and leftov
 soak: ## Run a mixed load on a release daemon for SOAK_SECONDS; fail if its memory, descriptors or disk grow
 	@scripts/soak
 
-bench: ## Compare the speed with docker exec, a bare fork and the engine alone
+bench: ## Compare the speed with docker exec, a bare fork and the engine alone; CHECK=1 fails on worse ratios, KEEP=1 keeps them
 	@scripts/bench
 
 deny: ## Check licenses, sources and known vulnerabilities of dependencies

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::contenders::{self, Api, EngineExec};
 use crate::home::{Home, docker};
 use crate::memory::{peak_kib, resident_kib};
-use crate::table::{heading, ratio, row};
+use crate::table::{group, heading, rate, ratio, row};
 
 const WARM_UP: usize = 20;
 const BLOCK: usize = 50;
@@ -96,7 +96,7 @@ async fn latency(home: &Home, sandbox: &SandboxId) {
 
 /// Commands per second of several clients at once in one sandbox.
 async fn rates(home: &Home, sandbox: &SandboxId) {
-    println!("\n`bash -c true`, commands per second");
+    group("`bash -c true`, commands per second");
     for clients in CLIENTS {
         let (mut ours, mut fork) = (Vec::new(), Vec::new());
         for _ in 0..RATE_ROUNDS {
@@ -106,10 +106,10 @@ async fn rates(home: &Home, sandbox: &SandboxId) {
             fork.push(rate_of_fork(clients).await);
         }
         let (ours, fork) = (median(ours), median(fork));
-        println!("  {clients:>2} clients: sandboxd {ours:>6.0}, fork+exec on the host {fork:>6.0}");
-        if clients == 16 {
-            println!("  {:<52} {ours:>7.0} /s   (goal: at least 2000)", "sandboxd with 16 clients");
-        }
+        let goal = if clients == 16 { "  (goal: at least 2000)" } else { "" };
+        rate(&format!("sandboxd, {clients} clients"), ours, "/s", goal);
+        rate(&format!("fork+exec on the host, {clients} at once"), fork, "/s", "");
+        ratio(&format!("sandboxd / fork+exec, {clients}"), ours / fork, "at least 1.2");
     }
 }
 
@@ -155,13 +155,13 @@ async fn throughput(home: &Home, sandbox: &SandboxId) {
         ours.push(Api::connect(home.port).await.stream(sandbox, STREAM_BYTES).await);
         engine.push(EngineExec::new(sandbox).await.stream(STREAM_BYTES).await);
     }
-    let rate = |times: &mut Vec<Duration>| {
+    let median_rate = |times: &mut Vec<Duration>| {
         times.sort();
         STREAM_BYTES as f64 / times[times.len() / 2].as_secs_f64() / 1e6
     };
-    let (ours, engine) = (rate(&mut ours), rate(&mut engine));
-    println!("\n1 GiB of text lines, median of {STREAM_ROUNDS}");
-    println!("  {:<52} {ours:>7.0} MB/s", "sandboxd, NDJSON over HTTP");
-    println!("  {:<52} {engine:>7.0} MB/s", "docker exec, the raw stream");
-    ratio("sandboxd / docker exec", ours / engine, "at least 1.5");
+    let (ours, engine) = (median_rate(&mut ours), median_rate(&mut engine));
+    group(&format!("1 GiB of text lines, median of {STREAM_ROUNDS}"));
+    rate("sandboxd, NDJSON over HTTP", ours, "MB/s", "");
+    rate("docker exec, the raw stream", engine, "MB/s", "");
+    ratio("sandboxd / docker exec", ours / engine, "at least 2");
 }

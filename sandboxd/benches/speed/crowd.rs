@@ -210,7 +210,7 @@ async fn list(home: &Home) {
     heading(&format!("a list of {LISTED} sandboxes, {RUNNING} of them running"));
     let ours = row("sandboxd, HTTP keep-alive", ours);
     let engine = row("the engine's lists of their containers and volumes", engine);
-    ratio("of 20 ms", ours.p50 / 20.0, "below 1");
+    ratio("of 20 ms", ours.p50 / 20.0, "at most 1");
     ratio("engine / sandboxd", engine.p50 / ours.p50, "none");
 }
 

@@ -1,9 +1,9 @@
 //! Speed of sandboxd, each number beside a competitor's from the same run. Contenders take turns in blocks, so that
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
-//! its shims busy for a while after its response, which is the exec's own cost. No number makes the benchmark fail: it
-//! prints each with its goal. An argument selects one part: `commands`, `terminals`, `files`, `previews`, `egress`,
-//! `lifecycle`, `pool`, `crowd`, `projects`, `neighbors`, `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After
-//! `neighbors`, names of loads select some of them.
+//! its shims busy for a while after its response, which is the exec's own cost. It prints each number with its goal, and writes
+//! all as JSON and Markdown. With `CHECK=1`, a ratio that is 15 % worse than the kept one makes it fail. An argument selects
+//! one part: `commands`, `terminals`, `files`, `previews`, `egress`, `lifecycle`, `pool`, `crowd`, `projects`, `neighbors`,
+//! `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After `neighbors`, names of loads select some of them.
 
 #![expect(
     clippy::print_stdout,
@@ -24,6 +24,7 @@ mod neighbors;
 mod pool;
 mod previews;
 mod projects;
+mod report;
 mod repositories;
 mod snapshots;
 mod table;
@@ -49,7 +50,7 @@ async fn main() -> ExitCode {
     }
     let mut bench = tokio::spawn(measure());
     let done = tokio::select! {
-        done = &mut bench => done.is_ok(),
+        done = &mut bench => done.is_ok() && report::finish().await,
         () = interrupted() => {
             println!("\ninterrupted; removing what was made");
             bench.abort();

@@ -98,7 +98,7 @@ impl Bench {
         let of_one = engine_disk_kib().await - before;
         size(&format!("disk of {SANDBOXES} sandboxes with the repository"), of_all, "");
         size("disk of one checkout", of_one, "");
-        ratio("sandboxes / checkout", of_all / of_one, "less than 2");
+        ratio("sandboxes / checkout", of_all / of_one, "at most 2");
         for sandbox in sandboxes {
             self.client.delete(&sandbox).await.unwrap();
         }
