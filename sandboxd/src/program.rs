@@ -4,8 +4,10 @@
 //! crate that polls it. If `main.rs` polled it, most of the daemon would be compiled twice.
 
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use crate::cli::{self, ClientCommand, DoctorArgs};
 use crate::config::{Config, Fault};
@@ -16,6 +18,7 @@ use crate::telemetry;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +49,7 @@ enum Command {
 
 /// Runs the command that the arguments name, with the settings from the environment.
 pub fn main() -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             print_error(&anyhow::Error::from(error).context("cannot start the async runtime"));
@@ -57,6 +60,13 @@ pub fn main() -> ExitCode {
     // Does not wait for blocked threads, which would delay the exit.
     runtime.shutdown_background();
     code
+}
+
+/// The daemon's tasks run on half of the processors. A command passes through several tasks, and each that is on another thread
+/// has to be woken there. The other half is for what the daemon serves: commands run on the same machine.
+fn runtime() -> io::Result<Runtime> {
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    Builder::new_multi_thread().worker_threads((processors / 2).max(1)).enable_all().build()
 }
 
 async fn run() -> ExitCode {

@@ -115,7 +115,7 @@ impl Pool {
         self.lock().ready.len()
     }
 
-    /// A container is wanted that nobody has started yet.
+    /// A container is started that was wanted.
     pub(super) fn note_use(&self) {
         self.lock().last_use = Some(Instant::now());
     }

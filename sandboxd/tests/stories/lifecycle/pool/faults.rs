@@ -211,7 +211,7 @@ async fn a_session_gets_one_that_waits_while_no_loop_device_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_is_away_costs_no_session_its_sandbox() {
+async fn an_unavailable_engine_costs_no_session_its_sandbox() {
     if skipped_under_gvisor("the proxy's daemon does not know the runtime") {
         return;
     }
