@@ -203,7 +203,7 @@ fn per_minute(config: &Config, class: RateClass) -> u64 {
 }
 
 /// Numbers without a unit.
-const PLAIN_NUMBERS: [&str; 2] = ["SANDBOXD_PORT", "SANDBOXD_MAX_CONCURRENT"];
+const PLAIN_NUMBERS: [&str; 3] = ["SANDBOXD_PORT", "SANDBOXD_MAX_CONCURRENT", "SANDBOXD_POOL_SIZE"];
 
 fn faults_of_units(numbers: &[(&str, InUnit)]) -> Faults {
     numbers.iter().filter_map(|(name, in_unit)| fault_of_unit(name, *in_unit)).collect()
