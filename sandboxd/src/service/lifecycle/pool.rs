@@ -4,11 +4,13 @@
 //! removes them, and [`claim`](super::claim) gives them to sessions.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox_api::SandboxId;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::sandbox::Sandbox;
 use crate::agent::AgentHandle;
@@ -32,6 +34,8 @@ pub(super) struct Pool {
     state: Mutex<State>,
     /// Notified when one was taken, or may not be usable any more.
     pub(super) changed: Notify,
+    /// Notified when the start of another one has ended.
+    settled: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +51,18 @@ struct State {
     /// Those that may have changed since they were checked, each with the number of the change.
     doubts: HashMap<SandboxId, u64>,
     changes: u64,
+    /// Another one is being started.
+    is_starting: bool,
+}
+
+/// One is being started until this is dropped.
+pub(super) struct Starting<'a>(&'a Pool);
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_starting = false;
+        self.0.settled.notify_waiters();
+    }
 }
 
 impl Pool {
@@ -72,6 +88,25 @@ impl Pool {
             return None;
         }
         Some(started)
+    }
+
+    /// Notes that one is being started. It has a permit before it is in the pool.
+    pub(super) fn begin_start(&self) -> Starting<'_> {
+        self.lock().is_starting = true;
+        Starting(self)
+    }
+
+    /// Takes one to make room. Waits for one that is being started.
+    pub(super) async fn take_for_room(&self) -> Option<Started> {
+        let mut settled = pin!(self.settled.notified());
+        settled.as_mut().enable();
+        if let Some(started) = self.take_out(|_| true) {
+            return Some(started);
+        }
+        if self.lock().is_starting {
+            let _ = timeout(limits::POOL_START, settled).await;
+        }
+        self.take_out(|_| true)
     }
 
     /// Takes one that is to be removed.
@@ -125,14 +160,17 @@ impl Pool {
         let mut state = self.lock();
         let State { ready, doubts, changes, .. } = &mut *state;
         *changes += 1;
-        doubts.extend(
-            ready
-                .iter()
-                .filter(|started| is_it(started))
-                .map(|started| (started.sandbox.id().clone(), *changes)),
-        );
+        let doubtful: Vec<SandboxId> = ready
+            .iter()
+            .filter(|started| is_it(started))
+            .map(|started| started.sandbox.id().clone())
+            .collect();
+        let is_any = !doubtful.is_empty();
+        doubts.extend(doubtful.into_iter().map(|id| (id, *changes)));
         drop(state);
-        self.changed.notify_one();
+        if is_any {
+            self.changed.notify_one();
+        }
     }
 
     /// The change that made one doubtful, if any.

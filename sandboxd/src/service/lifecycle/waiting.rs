@@ -179,6 +179,7 @@ impl Lifecycle {
     async fn start_waiting(self: &Arc<Self>) -> Result<bool, Error> {
         let prepared = self.prepared()?.clone();
         self.ownership.ensure_owned().await?;
+        let _starting = self.pool.begin_start();
         let resources = Resources::default();
         let owner = Owner { project: ProjectName::pool(), subject: None };
         let Ok(permit) = self.quotas.run(&owner, resources) else { return Ok(false) };
@@ -228,7 +229,9 @@ impl Lifecycle {
 
     /// Removes one that waits, because another sandbox needs its permit. Returns false if there is none.
     pub(super) async fn make_room_in_pool(&self) -> bool {
-        let Some(Started { sandbox, agent, permit, .. }) = self.pool.take_out(|_| true) else { return false };
+        let Some(Started { sandbox, agent, permit, .. }) = self.pool.take_for_room().await else {
+            return false;
+        };
         agent.close();
         self.remove_waiting(&sandbox).await;
         drop(permit);

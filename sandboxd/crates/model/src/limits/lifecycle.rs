@@ -65,6 +65,9 @@ pub const POOL_QUIET: Duration = Duration::from_millis(300);
 /// Time after which one is started in advance although new sandboxes come all the time.
 pub const POOL_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time that a sandbox waits for one that is being started in advance, because it needs that one's permit.
+pub const POOL_START: Duration = Duration::from_secs(5);
+
 /// Time that a stop waits for the removal of sandboxes that wait for a session.
 pub const EMPTY_POOL: Duration = Duration::from_secs(10);
 

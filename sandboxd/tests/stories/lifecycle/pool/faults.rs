@@ -1,5 +1,7 @@
 //! Whatever happens to a sandbox that waits, a session gets one that works.
 
+use std::time::Duration;
+
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
     CommitContainerOptions, CreateContainerOptions, InspectContainerOptions, KillContainerOptions,
@@ -8,11 +10,12 @@ use bollard::query_parameters::{
 use futures::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_api::SandboxId;
+use sandbox_api::sandbox::{CreateSandbox, Resources};
 
-use super::{of_session, until_waiting, waiting, with_pool};
+use super::{notes_of, of_session, until_waiting, waiting, with_pool};
 use crate::engine::loop_devices::in_helper;
-use crate::support::engine_proxy::EngineProxy;
-use crate::support::harness::{Daemon, docker, skipped_under_gvisor, until};
+use crate::support::engine_proxy::{EngineProxy, Fault};
+use crate::support::harness::{Daemon, docker, script, skipped_under_gvisor, until};
 
 const IMAGE: &str = "remcochat-sandbox:node24";
 
@@ -240,5 +243,29 @@ async fn an_unavailable_engine_costs_no_session_its_sandbox() {
     }
     until_waiting(&daemon, 1).await;
     assert!(waiting(&daemon.home).await.len() <= 2);
+    daemon.stop().await;
+}
+
+/// One that is being started has a permit already.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_being_started_makes_room_too() {
+    if skipped_under_gvisor("the proxy's daemon does not know the runtime") {
+        return;
+    }
+    let proxy = EngineProxy::start();
+    let home = with_pool("1").set("SANDBOXD_MAX_CONCURRENT", "2");
+    let home = home.set("SANDBOXD_DOCKER_SOCKET", &proxy.socket().to_string_lossy());
+    let daemon = Daemon::start_in(home).await;
+    until_waiting(&daemon, 1).await;
+    let busy = create(&daemon, "chat:1").await;
+    daemon.client.start(&busy, &script("sleep 60")).await.unwrap();
+    proxy.set("/containers/create", Fault::Delay(Duration::from_secs(2)));
+    until("another one is being started", || async { notes_of(&daemon.home).await.len() == 2 }).await;
+    let small = Some(Resources { vcpus: Some(1), ..Resources::default() });
+    let request = CreateSandbox { resources: small, ..of_session("chat:2") };
+    let made = daemon.client.create_or_reconnect(&request).await.unwrap();
+    assert!(made.created);
+    assert_eq!(waiting(&daemon.home).await, [busy.to_string()].into(), "it has made room");
+    proxy.clear_faults();
     daemon.stop().await;
 }

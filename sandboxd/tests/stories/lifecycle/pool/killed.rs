@@ -1,12 +1,10 @@
 //! A daemon that is killed, and one that has lost its store, while sandboxes wait for sessions.
 
-use std::path::PathBuf;
-
 use bollard::query_parameters::KillContainerOptions;
 use sandbox_api::SandboxId;
 use sandbox_client::Client;
 
-use super::{of_session, until_waiting_at, waiting, with_pool};
+use super::{notes_of, of_session, until_waiting_at, waiting, with_pool};
 use crate::support::engine_view::objects_of;
 use crate::support::harness::{DaemonProcess, Home, docker, free_port, outcome, script, until};
 
@@ -35,14 +33,6 @@ fn lose_store(home: &Home) {
     for name in ["sandboxd.db", "sandboxd.db-wal", "sandboxd.db-shm"] {
         let _ = std::fs::remove_file(home.path().join("state").join(name));
     }
-}
-
-/// The files beside the disks of this home's daemon.
-async fn notes_of(home: &Home) -> Vec<PathBuf> {
-    let volume = format!("sandboxd-disks-{}", home.instance().unwrap().id());
-    let dir = docker().await.inspect_volume(&volume).await.unwrap().mountpoint;
-    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|end| end == "note")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ mod faults;
 mod killed;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use bollard::query_parameters::{InspectContainerOptions, ListContainersOptions};
 use futures::future::join_all;
@@ -52,6 +53,14 @@ async fn until_waiting(daemon: &Daemon, number: usize) -> BTreeSet<String> {
     })
     .await;
     waiting(&daemon.home).await
+}
+
+/// The files beside the disks of this home's daemon.
+async fn notes_of(home: &Home) -> Vec<PathBuf> {
+    let volume = format!("sandboxd-disks-{}", home.instance().unwrap().id());
+    let dir = docker().await.inspect_volume(&volume).await.unwrap().mountpoint;
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|end| end == "note")).collect()
 }
 
 async fn container_label(id: &SandboxId, label: &str) -> Option<String> {
