@@ -76,7 +76,7 @@ impl Lifecycle {
                     return self.create(sandbox, guard, prepared, beginning).await;
                 }
                 Claim::Started(sandbox, guard, started) => {
-                    match self.give(Arc::clone(&sandbox), guard, started).await {
+                    match self.give(Arc::clone(&sandbox), guard, *started).await {
                         Ok(()) => return Ok(Reconnected::new(&sandbox, true, false)),
                         Err(error) => {
                             warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "could not use a sandbox that waited; starting another one");

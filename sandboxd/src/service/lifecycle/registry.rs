@@ -23,7 +23,7 @@ pub(super) enum Claim {
     /// A new sandbox, which the caller must create.
     New(Arc<Sandbox>, Exclusive),
     /// A new sandbox, whose container runs already.
-    Started(Arc<Sandbox>, Exclusive, Started),
+    Started(Arc<Sandbox>, Exclusive, Box<Started>),
     /// Every user id belongs to a sandbox. One sandbox of this owner must be deleted first, or one that waits.
     NoUserId,
     /// The rest of the user ids is kept for other projects. One sandbox of this owner must be deleted first.
@@ -87,7 +87,7 @@ impl Registry {
             sandboxes.waiting.remove(started.sandbox.id());
             let (sandbox, guard) = started.sandbox.given_to(spec);
             sandboxes.insert(Arc::clone(&sandbox), charge);
-            return Ok(Claim::Started(sandbox, guard, started));
+            return Ok(Claim::Started(sandbox, guard, Box::new(started)));
         }
         let Some(slot) = sandboxes.free_slot(self.first_slot) else {
             return Ok(Claim::NoUserId);
