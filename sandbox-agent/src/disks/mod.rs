@@ -90,7 +90,7 @@ fn answer(pool: &Pool, number: &str, request: &str) -> Result<String, Fault> {
         ["note", name, word] => pool.set_note(&checked(name)?, word).map(|()| String::new()),
         ["noted", name] => {
             for part in pool.note(&checked(name)?)? {
-                write_line(&format_args!("{number} {part}")).map_err(Fault::io("answer"))?;
+                write_line(&format_args!("{number} part {part}")).map_err(Fault::io("answer"))?;
             }
             Ok(String::new())
         }

@@ -1,7 +1,7 @@
 //! Notes: a text beside each disk that belongs to the daemon's pool of started sandboxes, or did.
 //!
-//! The text says whose the disk is. It is one word of the daemon's, which signs it, and means nothing here. It is beside the disk so that it
-//! has the disk's fate: who restores a backup of the disks also restores the notes.
+//! The text says whose the disk is. It is one word of the daemon's, which signs it, and means nothing here. It is beside the
+//! disk so that it has the disk's fate: who restores a backup of the disks also restores the notes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -34,7 +34,8 @@ impl Disks {
             Err(Error::Disk { source: DiskFault::Absent, .. }) => return Ok(None),
             other => other?.lines,
         };
-        let map = BASE64.decode(parts.concat()).ok().and_then(|text| {
+        let word: String = parts.iter().filter_map(|line| line.strip_prefix("part ")).collect();
+        let map = BASE64.decode(word).ok().and_then(|text| {
             let map: HashMap<String, String> = serde_json::from_slice(&text).ok()?;
             SandboxLabels::from_map(&map, &self.shared.engine.instance)
         });
