@@ -38,7 +38,8 @@
 #define SCORE_LOOKS 1000
 #define SCORE_PAUSE 200000
 
-/* The name of this process (PR_SET_NAME, prctl(2)) while it waits, so that commands that look for bash do not find it, and then. */
+/* The names of this process (PR_SET_NAME, prctl(2)): while it waits, so that commands that look for bash do not find it, and as a
+ * command. */
 #define WAITING_NAME "waiting-shell"
 #define NAME "bash"
 

@@ -171,6 +171,12 @@ impl Lifecycle {
         self.save_orphans(orphans).await;
     }
 
+    /// Whether only an empty entry of the volume is left of a sandbox, which was deleted.
+    pub(super) fn was_deleted(&self, id: &SandboxId) -> bool {
+        let deleted = |orphan: &Orphan| orphan.kind == OrphanKind::Deleted && orphan.name == id.as_str();
+        self.lock_orphans().iter().any(deleted)
+    }
+
     fn known_orphans(&self) -> Vec<Orphan> {
         self.lock_orphans().clone()
     }

@@ -284,7 +284,8 @@ impl Lifecycle {
         let mut slots: HashSet<_> = known.iter().map(|record| record.slot).collect();
         let mut records = Vec::new();
         for (labels, stage) in running.chain(parked) {
-            if !may_be_missing(labels) || known.iter().any(|record| record.id == labels.id) {
+            let is_known = known.iter().any(|record| record.id == labels.id) || self.was_deleted(&labels.id);
+            if is_known || !may_be_missing(labels) {
                 continue;
             }
             let Some(labels) = self.with_session(labels).await else { continue };

@@ -26,6 +26,22 @@ async fn create(daemon: &Daemon, key: &str) -> SandboxId {
     made.sandbox_id
 }
 
+/// Waits until another sandbox waits instead of this one.
+async fn until_replaced(daemon: &Daemon, waited: &str) {
+    until("another one waits", || async {
+        let now = waiting(&daemon.home).await;
+        now.len() == 1 && !now.contains(waited)
+    })
+    .await;
+}
+
+/// Gives the image of sandboxes this name too. Returns it as daemons get it.
+async fn tag_image(name: &str) -> String {
+    let options = TagImageOptions { repo: Some(name.to_owned()), tag: Some("1".into()) };
+    docker().await.tag_image(IMAGE, Some(options)).await.unwrap();
+    format!("{name}:1")
+}
+
 fn container_of(sandbox: &str) -> String {
     format!("remcochat-sandbox-{sandbox}")
 }
@@ -37,11 +53,7 @@ async fn one_that_ended_is_not_given_to_a_session() {
     docker().await.kill_container(&container_of(&waited), None::<KillContainerOptions>).await.unwrap();
     let id = create(&daemon, "chat:1").await;
     assert_ne!(id.as_str(), waited);
-    until("another one waits", || async {
-        let now = waiting(&daemon.home).await;
-        now.len() == 1 && !now.contains(&waited)
-    })
-    .await;
+    until_replaced(&daemon, &waited).await;
     daemon.stop().await;
 }
 
@@ -87,11 +99,7 @@ async fn one_that_hangs_is_replaced() {
     let pid = docker().await.inspect_container(&container, None::<InspectContainerOptions>).await;
     let agent = Pid::from_raw(pid.unwrap().state.unwrap().pid.unwrap() as i32).unwrap();
     kill_process(agent, Signal::STOP).unwrap();
-    until("another one waits", || async {
-        let now = waiting(&daemon.home).await;
-        now.len() == 1 && !now.contains(&waited)
-    })
-    .await;
+    until_replaced(&daemon, &waited).await;
     daemon.stop().await;
 }
 
@@ -100,15 +108,12 @@ async fn one_that_hangs_is_replaced() {
 async fn one_of_a_withdrawn_image_is_removed() {
     let docker = docker().await;
     let tag = format!("sandboxd-withdrawn-{}", std::process::id());
-    let options = TagImageOptions { repo: Some(tag.clone()), tag: Some("1".into()) };
-    docker.tag_image(IMAGE, Some(options)).await.unwrap();
-    let image = format!("{tag}:1");
+    let image = tag_image(&tag).await;
     let daemon = Daemon::start_in(with_pool("1").set("SANDBOXD_IMAGE", &image)).await;
     until_waiting(&daemon, 1).await;
     docker.remove_image(&image, None::<RemoveImageOptions>, None).await.unwrap();
     until("it is removed", || async { waiting(&daemon.home).await.is_empty() }).await;
-    let options = TagImageOptions { repo: Some(tag), tag: Some("1".into()) };
-    docker.tag_image(IMAGE, Some(options)).await.unwrap();
+    tag_image(&tag).await;
     until_waiting(&daemon, 1).await;
     create(&daemon, "chat:1").await;
     drop(daemon.stop().await);
@@ -122,11 +127,7 @@ async fn one_that_was_changed_is_replaced() {
     let waited = until_waiting(&daemon, 1).await.pop_last().unwrap();
     let unlimited = bollard::models::ContainerUpdateBody { pids_limit: Some(-1), ..Default::default() };
     docker().await.update_container(&container_of(&waited), unlimited).await.unwrap();
-    until("another one waits", || async {
-        let now = waiting(&daemon.home).await;
-        now.len() == 1 && !now.contains(&waited)
-    })
-    .await;
+    until_replaced(&daemon, &waited).await;
     until_waiting(&daemon, 1).await;
     create(&daemon, "chat:1").await;
     daemon.stop().await;
@@ -137,9 +138,7 @@ async fn one_that_was_changed_is_replaced() {
 async fn one_of_an_earlier_image_is_replaced() {
     let docker = docker().await;
     let tag = format!("sandboxd-test-{}", std::process::id());
-    let options = TagImageOptions { repo: Some(tag.clone()), tag: Some("1".into()) };
-    docker.tag_image(IMAGE, Some(options)).await.unwrap();
-    let image = format!("{tag}:1");
+    let image = tag_image(&tag).await;
     let daemon = Daemon::start_in(with_pool("1").set("SANDBOXD_IMAGE", &image)).await;
     let before = until_waiting(&daemon, 1).await;
 

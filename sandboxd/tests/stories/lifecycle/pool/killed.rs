@@ -83,7 +83,7 @@ async fn what_waited_is_removed_after_a_kill() {
     .await;
     daemon.client.delete(&id).await.unwrap();
     until_settled(&home, &[]).await;
-    assert_eq!(notes_of(&home).await.len(), 1);
+    until("only one note is left", || async { notes_of(&home).await.len() == 1 }).await;
     daemon.kill().await;
 }
 
