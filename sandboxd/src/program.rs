@@ -59,6 +59,7 @@ pub fn main() -> ExitCode {
     let code = runtime.block_on(run());
     // Does not wait for blocked threads, which would delay the exit.
     runtime.shutdown_background();
+    telemetry::end();
     code
 }
 

@@ -7,7 +7,11 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::mem;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use log_text::{EscapedFields, escape_json};
 use tracing::field::{Field, Visit};
@@ -22,6 +26,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// and session ids at every level: they contain private text of any length, and a session id gives access to a session.
 const QUIET: &str = "rmcp=off";
 
+/// Time for the line that a thread is writing. It is longer only if standard error is a full pipe that is not read.
+const LAST_LINE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Writes log lines to standard error. A second call has no effect.
 pub fn init(filter: &str, json: bool) {
     let filter = with_quiet(filter);
@@ -33,6 +40,20 @@ pub fn init(filter: &str, json: bool) {
     } else {
         builder.fmt_fields(EscapedFields).with_ansi(std::io::stderr().is_terminal()).finish().try_init()
     };
+}
+
+/// Waits until the line that a thread is writing is complete, for at most [`LAST_LINE_TIMEOUT`], and lets no other line
+/// begin. To be called right before the process exits: an exit ends the other threads during a write (exit_group(2)), which
+/// leaves a part of a line.
+pub fn end() {
+    let (finished, is_finished) = mpsc::channel();
+    let finish = move || {
+        mem::forget(io::stderr().lock());
+        let _ = finished.send(());
+    };
+    if thread::Builder::new().spawn(finish).is_ok() {
+        let _ = is_finished.recv_timeout(LAST_LINE_TIMEOUT);
+    }
 }
 
 fn with_quiet(filter: &str) -> EnvFilter {
@@ -92,10 +113,51 @@ impl Visit for Causes {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
     use tracing::subscriber::with_default;
     use tracing::{Level, enabled};
 
     use super::*;
+
+    /// Longer than a pipe holds.
+    const LINE_BYTES: usize = 1 << 20;
+    const IS_WRITER: &str = "WRITES_THE_LAST_LINE";
+
+    /// The test starts itself as the program that writes a line while it exits.
+    #[test]
+    fn an_exit_leaves_no_part_of_a_line() {
+        if std::env::var_os(IS_WRITER).is_some() {
+            return exit_during_a_line();
+        }
+        let test = "telemetry::tests::an_exit_leaves_no_part_of_a_line";
+        let mut writer = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", test])
+            .env(IS_WRITER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = writer.stderr.take().unwrap();
+        let mut first = [0];
+        log.read_exact(&mut first).unwrap();
+        drop(writer.stdin.take());
+        let mut rest = Vec::new();
+        log.read_to_end(&mut rest).unwrap();
+        assert!(writer.wait().unwrap().success());
+        assert_eq!((rest.len(), rest.last()), (LINE_BYTES, Some(&b'\n')));
+    }
+
+    /// Begins to write a line, and exits as soon as the test has read its first byte.
+    fn exit_during_a_line() {
+        let mut line = "x".repeat(LINE_BYTES);
+        line.push('\n');
+        thread::spawn(move || io::stderr().write_all(line.as_bytes()));
+        io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        end();
+    }
 
     #[test]
     fn the_mcp_library_logs_only_if_the_operator_names_it() {
