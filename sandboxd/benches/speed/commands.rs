@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use crate::contenders::{self, Api, EngineExec};
 use crate::home::{Home, docker};
 use crate::memory::{peak_kib, resident_kib};
+use crate::plots::RATES;
 use crate::table::{group, heading, rate, ratio, row};
 
 const WARM_UP: usize = 20;
@@ -109,6 +110,8 @@ async fn rates(home: &Home, sandbox: &SandboxId) {
         let goal = if clients == 16 { "  (goal: at least 2000)" } else { "" };
         rate(&format!("sandboxd, {clients} clients"), ours, "/s", goal);
         rate(&format!("fork+exec on the host, {clients} at once"), fork, "/s", "");
+        RATES.add("sandboxd", clients, ours);
+        RATES.add("fork+exec on the host", clients, fork);
         ratio(&format!("sandboxd / fork+exec, {clients}"), ours / fork, "at least 1.2");
     }
 }

@@ -25,6 +25,15 @@ fn writer(bytes: u64) -> String {
     format!("yes 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde | head -c {bytes}")
 }
 
+/// A connection to an HTTP server on this machine that is kept alive.
+pub(crate) async fn connect(port: u16) -> SendRequest<Full<Bytes>> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
 /// sandboxd, over one kept-alive connection.
 pub(crate) struct Api {
     sender: SendRequest<Full<Bytes>>,
@@ -34,11 +43,7 @@ pub(crate) struct Api {
 impl Api {
     pub(crate) async fn connect(port: u16) -> Self {
         let host = format!("127.0.0.1:{port}");
-        let stream = TcpStream::connect(&host).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        Self { sender, host }
+        Self { sender: connect(port).await, host }
     }
 
     /// Start, stream and exit record in one call.

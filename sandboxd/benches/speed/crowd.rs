@@ -69,7 +69,9 @@ pub(crate) async fn measure() {
 
     home.stop();
     add_parked(&home).await;
-    home.start().await;
+    let many = home.start().await;
+    heading("a daemon's start until it is ready");
+    row(&format!("with {} parked and {RUNNING} running sandboxes", LISTED - RUNNING), vec![many]);
     list(&home).await;
 }
 
@@ -84,7 +86,7 @@ async fn starts(home: &mut Home) -> Vec<Duration> {
 }
 
 /// Creates sandboxes and runs a command in each.
-async fn make(client: &Client, name: &str, count: usize, park: bool) -> Vec<SandboxId> {
+pub(crate) async fn make(client: &Client, name: &str, count: usize, park: bool) -> Vec<SandboxId> {
     let resources = Resources { memory_mb: Some(256), disk_mb: Some(64), ..Resources::default() };
     futures::stream::iter(0..count)
         .map(|n| async move {

@@ -2,8 +2,8 @@
 //! temporary load affects all of them. The unit is a block with a pause after it, because an exec keeps the engine and
 //! its shims busy for a while after its response, which is the exec's own cost. It prints each number with its goal, and writes
 //! all as JSON and Markdown. With `CHECK=1`, a ratio that is 15 % worse than the kept one makes it fail. An argument selects
-//! one part: `commands`, `terminals`, `files`, `previews`, `egress`, `lifecycle`, `pool`, `crowd`, `projects`, `neighbors`,
-//! `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After `neighbors`, names of loads select some of them.
+//! one part: `commands`, `rivals`, `terminals`, `files`, `previews`, `egress`, `lifecycle`, `pool`, `growth`, `held`, `crowd`,
+//! `projects`, `neighbors`, `snapshots`, `repositories`, `contexts`, `tools` or `wrapped`. After `neighbors`, names of loads select some of them.
 
 #![expect(
     clippy::print_stdout,
@@ -17,15 +17,19 @@ mod contexts;
 mod crowd;
 mod egress;
 mod files;
+mod growth;
+mod held;
 mod home;
 mod lifecycle;
 mod memory;
 mod neighbors;
+mod plots;
 mod pool;
 mod previews;
 mod projects;
 mod report;
 mod repositories;
+mod rivals;
 mod snapshots;
 mod table;
 mod terminals;
@@ -67,6 +71,9 @@ async fn measure() {
     if wanted("commands") {
         commands::measure().await;
     }
+    if wanted("rivals") {
+        rivals::measure().await;
+    }
     if wanted("terminals") {
         terminals::measure().await;
     }
@@ -84,6 +91,12 @@ async fn measure() {
     }
     if wanted("pool") {
         pool::measure().await;
+    }
+    if wanted("growth") {
+        growth::measure().await;
+    }
+    if wanted("held") {
+        held::measure().await;
     }
     if wanted("crowd") {
         crowd::measure().await;

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::home::docker;
+use crate::plots;
 
 /// How much worse a ratio may be: 15 %.
 const TOLERANCE: f64 = 1.15;
@@ -35,6 +36,7 @@ pub(crate) enum Number {
     Difference { ms: f64, goal: String },
     Rate { value: f64, unit: String },
     Size { kib: f64 },
+    Share { percent: f64 },
 }
 
 /// What the numbers depend on.
@@ -88,9 +90,11 @@ pub(crate) async fn finish() -> bool {
     let json = serde_json::json!({ "machine": machine, "numbers": entries });
     std::fs::write(dir.join("speed.json"), serde_json::to_string_pretty(&json).unwrap()).unwrap();
     std::fs::write(dir.join("speed.md"), markdown(&machine, &entries)).unwrap();
+    plots::draw(&dir);
     println!("\nwritten: {0}/speed.json and {0}/speed.md", dir.display());
     let is_set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
     if is_set("KEEP") {
+        plots::draw(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/speed"));
         keep(machine.clone(), &entries);
     }
     !is_set("CHECK") || check(&machine, &entries)
@@ -112,6 +116,7 @@ fn markdown(machine: &Machine, entries: &[Entry]) -> String {
             Number::Difference { ms, goal } => (format!("{ms:.2} ms"), format!("goal: {goal}")),
             Number::Rate { value, unit } => (format!("{value:.0} {unit}"), String::new()),
             Number::Size { kib } => (format!("{kib:.0} KiB"), String::new()),
+            Number::Share { percent } => (format!("{percent:.2} %"), String::new()),
         };
         let _ = writeln!(text, "| {} | {first} | {second} |", entry.name);
     }

@@ -66,6 +66,16 @@ pub(crate) fn size(name: &str, kib: f64, goal: &str) {
     println!("  {name:<52} {kib:>7.0} KiB  {goal}");
 }
 
+pub(crate) fn share(name: &str, percent: f64, goal: &str) {
+    keep(name, Number::Share { percent });
+    println!("  {name:<52} {percent:>7.2} %    {goal}");
+}
+
+/// Says what was not measured.
+pub(crate) fn remark(text: &str) {
+    println!("  {text}");
+}
+
 fn keep(name: &str, number: Number) {
     note(&GROUP.lock().unwrap_or_else(PoisonError::into_inner), name, number);
 }
