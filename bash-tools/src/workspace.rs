@@ -6,7 +6,10 @@
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use crate::provider::{self, Content, Denial, Download, FileList, NetworkPolicy, Provider, Status};
+use crate::provider::{
+    self, AttachedTerminal, Content, Denial, Download, FileList, NetworkPolicy, Provider, SandboxState,
+    Status, Terminal, TerminalId, TerminalSize, Terminals,
+};
 use crate::session::{ChatKey, Lease, SessionState};
 use crate::tools::{Error, Result, Toolkit};
 
@@ -97,6 +100,56 @@ impl Workspace {
             return Err(provider::Error::NoFile { path: path.to_owned() }.into());
         }
         self.tools.act(|sandbox| async move { Ok(self.provider().remove_file(&sandbox, path).await?) }).await
+    }
+
+    /// Returns the running terminals and the most recently ended ones, newest first. Neither creates nor wakes a sandbox:
+    /// only a running one has terminals.
+    pub async fn terminals(&self) -> Result<Vec<Terminal>> {
+        let running = self.status().await?.filter(|status| status.state == SandboxState::Running);
+        let Some(Status { sandbox, .. }) = running else { return Ok(Vec::new()) };
+        match self.terminals_of_provider()?.list(&sandbox).await {
+            Err(provider::Error::Gone) => Ok(Vec::new()),
+            list => Ok(list?),
+        }
+    }
+
+    /// Opens a terminal with a login shell, and the sandbox if necessary. The terminal runs until its shell ends or it is
+    /// closed.
+    pub async fn open_terminal(&self, size: TerminalSize) -> Result<TerminalId> {
+        let terminals = self.terminals_of_provider()?;
+        self.tools.act(|sandbox| async move { Ok(terminals.open(&sandbox, size).await?) }).await
+    }
+
+    /// Connects to a terminal. The sandbox counts as used until its last output is read. Returns `None` if the terminal is no
+    /// longer kept, as after the end of its sandbox.
+    pub async fn attach_terminal(&self, terminal: &TerminalId) -> Result<Option<AttachedTerminal>> {
+        if !self.exists().await? {
+            return Ok(None);
+        }
+        let lease = self.tools.open(|_| {}).await?;
+        let attached = match self.terminals_of_provider()?.attach(lease.sandbox(), terminal).await {
+            Ok(attached) => attached,
+            Err(provider::Error::Gone) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(attached.map(|AttachedTerminal { output, input }| AttachedTerminal {
+            output: keep(output, lease),
+            input,
+        }))
+    }
+
+    /// Ends a terminal with all its processes. Safe to repeat.
+    pub async fn close_terminal(&self, terminal: &TerminalId) -> Result<()> {
+        let Some(sandbox) = self.provider().find(self.key()).await? else { return Ok(()) };
+        match self.terminals_of_provider()?.close(&sandbox, terminal).await {
+            Err(provider::Error::Gone) => Ok(()),
+            closed => Ok(closed?),
+        }
+    }
+
+    fn terminals_of_provider(&self) -> Result<&dyn Terminals> {
+        let missing = || provider::Error::Refused { message: "this provider has no terminals".into() };
+        Ok(self.provider().terminals().ok_or_else(missing)?)
     }
 
     /// Parks the sandbox and keeps its files. Fails with [`provider::Error::Busy`] if it is in use.

@@ -13,6 +13,7 @@ mod network;
 mod repository;
 mod sandbox_id;
 mod status;
+mod terminals;
 mod vercel;
 
 use async_trait::async_trait;
@@ -27,9 +28,11 @@ pub use network::{NetworkMode, NetworkPolicy};
 pub use repository::Repository;
 pub use sandbox_api::network::{Denial, DenialReason};
 pub use sandbox_api::sandbox::Posture;
+pub use sandbox_api::terminal::{FromTerminal, Terminal, ToTerminal};
 pub use sandbox_api::{CommandId, SnapshotId as CheckpointId};
 pub use sandbox_id::SandboxId;
 pub use status::{Limits, SandboxState, Status, Usage};
+pub use terminals::{AttachedTerminal, TerminalId, TerminalInput, TerminalOutput, TerminalSize, Terminals};
 pub use vercel::{BadCredentials, Credentials, GitSource, VERCEL_API, Vercel, VercelOptions};
 
 use crate::chat_key::ChatKey;
@@ -93,6 +96,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Returns the interpreters, if the provider has them.
     fn interpreters(&self) -> Option<&dyn Interpreters> {
+        None
+    }
+
+    /// Returns the terminals, if the provider has them.
+    fn terminals(&self) -> Option<&dyn Terminals> {
         None
     }
 

@@ -7,6 +7,7 @@ mod interpreters;
 mod repositories;
 mod status;
 mod subjects;
+mod terminals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use self::subjects::Subjects;
 use super::{
     CheckpointId, Command, CommandId, Content, Denial, Download, Error, FileList, FilePart, Interpreters,
     NetworkMode, NetworkPolicy, Opened, OpenedWith, Provider, Repository, Result, Running, SandboxId, Status,
+    Terminals,
 };
 use crate::chat_key::ChatKey;
 use crate::subject::Subject;
@@ -141,6 +143,10 @@ impl Provider for Docker {
     }
 
     fn interpreters(&self) -> Option<&dyn Interpreters> {
+        Some(self)
+    }
+
+    fn terminals(&self) -> Option<&dyn Terminals> {
         Some(self)
     }
 
