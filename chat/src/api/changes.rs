@@ -3,9 +3,8 @@
 //! A page learns only that there is something new, so a lost line costs a request and no message. The first line of a stream,
 //! and one after lines that were lost, stands for every chat.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
@@ -15,7 +14,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{Error, Result};
+use super::error::Result;
+use super::places::{Place, Places};
 use crate::account::Owner;
 
 /// Maximum number of pages that listen at once. Each has a connection.
@@ -34,8 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone)]
 pub(super) struct Changes {
     sender: broadcast::Sender<Change>,
-    /// Number of pages of each owner.
-    pages: Arc<Mutex<HashMap<Owner, usize>>>,
+    places: Places,
     /// Cancelled when the app stops.
     stop: CancellationToken,
 }
@@ -51,13 +50,18 @@ struct Change {
 pub(super) struct Page {
     changes: Changes,
     owner: Owner,
+    _place: Place,
     receiver: broadcast::Receiver<Change>,
     has_begun: bool,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(UNREAD), pages: Arc::default(), stop: CancellationToken::new() }
+        Self {
+            sender: broadcast::Sender::new(UNREAD),
+            places: Places::new(MAX_PAGES, MAX_PAGES_OF_USER),
+            stop: CancellationToken::new(),
+        }
     }
 }
 
@@ -75,21 +79,9 @@ impl Changes {
 
     /// Begins to tell a page of an owner.
     pub(super) fn open(&self, owner: Owner) -> Result<Page> {
-        let mut pages = self.pages();
-        if pages.values().sum::<usize>() >= MAX_PAGES {
-            return Err(Error::TooManyPages { limit: MAX_PAGES });
-        }
-        let of_owner = pages.entry(owner.clone()).or_default();
-        if matches!(owner, Owner::User(_)) && *of_owner >= MAX_PAGES_OF_USER {
-            return Err(Error::TooManyPages { limit: MAX_PAGES_OF_USER });
-        }
-        *of_owner += 1;
-        drop(pages);
-        Ok(Page { changes: self.clone(), owner, receiver: self.sender.subscribe(), has_begun: false })
-    }
-
-    fn pages(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        let place = self.places.take(owner.clone())?;
+        let receiver = self.sender.subscribe();
+        Ok(Page { changes: self.clone(), owner, _place: place, receiver, has_begun: false })
     }
 }
 
@@ -127,18 +119,6 @@ impl Page {
     }
 }
 
-impl Drop for Page {
-    fn drop(&mut self) {
-        let mut pages = self.changes.pages();
-        if let Some(of_owner) = pages.get_mut(&self.owner) {
-            *of_owner -= 1;
-            if *of_owner == 0 {
-                pages.remove(&self.owner);
-            }
-        }
-    }
-}
-
 fn line_of(chat: Option<&str>) -> String {
     format!("{}\n", json!({ "chat": chat }))
 }
@@ -168,22 +148,6 @@ mod tests {
         assert_eq!(page.next().await.unwrap(), ALL);
         changes.end();
         assert_eq!(page.next().await, None);
-    }
-
-    #[tokio::test]
-    async fn pages_are_bounded() {
-        let changes = Changes::default();
-        let ann = Owner::User(UserId::random());
-        let mut of_ann: Vec<_> = (0..MAX_PAGES_OF_USER).map(|_| changes.open(ann.clone()).unwrap()).collect();
-        let refused = changes.open(ann.clone()).unwrap_err();
-        assert!(matches!(refused, Error::TooManyPages { limit: MAX_PAGES_OF_USER }), "{refused}");
-        let others = (MAX_PAGES_OF_USER..MAX_PAGES).map(|_| changes.open(Owner::Everyone).unwrap());
-        let others: Vec<_> = others.collect();
-        assert!(matches!(changes.open(Owner::Everyone), Err(Error::TooManyPages { limit: MAX_PAGES })));
-        of_ann.pop();
-        of_ann.push(changes.open(ann).unwrap());
-        drop((of_ann, others));
-        assert!(changes.pages().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

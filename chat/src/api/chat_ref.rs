@@ -7,6 +7,7 @@ use bash_tools::session::{ChatKey, Subject};
 use http::HeaderMap;
 use http::header::HeaderName;
 use http::request::Parts;
+use serde::Deserialize;
 
 use super::Api;
 use super::caller::Caller;
@@ -98,11 +99,17 @@ impl ChatRef {
     }
 }
 
+/// The chat in a path, which may have other parameters.
+#[derive(Debug, Deserialize)]
+struct InPath {
+    id: String,
+}
+
 impl FromRequestParts<Api> for ChatRef {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self> {
-        let Path(id) = Path::<String>::from_request_parts(parts, api)
+        let Path(InPath { id }) = Path::<InPath>::from_request_parts(parts, api)
             .await
             .map_err(|_| Error::Invalid { field: "id", problem: "must be text".into() })?;
         let caller = Caller::from_request_parts(parts, api).await?;

@@ -16,12 +16,15 @@ mod guard;
 mod identify;
 mod oidc;
 mod page;
+mod places;
 mod question;
 mod resume;
 mod routes;
 mod sandbox;
 mod server;
 mod session;
+mod terminal_socket;
+mod terminals;
 mod title;
 mod turns;
 mod until_ended;
@@ -39,6 +42,7 @@ use bash_tools::session::TemporaryChats;
 use self::body::Bodies;
 pub use self::body::{MAX_BODY_BYTES, MAX_VALUES};
 use self::changes::Changes;
+use self::terminals::Viewers;
 use self::turns::Turns;
 use crate::model::ModelClient;
 use crate::oidc::Oidc;
@@ -76,6 +80,7 @@ pub struct Api {
     models: Arc<HashMap<String, ModelEntry>>,
     turns: Turns,
     changes: Changes,
+    viewers: Viewers,
     bodies: Bodies,
 }
 
@@ -128,6 +133,7 @@ impl Api {
             models: Arc::new(models),
             turns: Turns::default(),
             changes: Changes::default(),
+            viewers: Viewers::default(),
             bodies: Bodies::default(),
         }
     }

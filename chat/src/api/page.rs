@@ -1,9 +1,15 @@
 //! Serves the page, which is embedded in the program, and its security headers.
 
 use axum::response::{Html, IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
 use http::{StatusCode, Uri};
 use rust_embed::RustEmbed;
+
+use super::error::Result;
+use crate::account::Secret;
+use crate::people;
 
 /// The page, as `make` builds it from `web/`.
 #[derive(RustEmbed)]
@@ -16,6 +22,9 @@ struct Files;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
      font-src 'self'; connect-src 'self'; manifest-src 'self'; frame-src http: https:; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
+
+/// Where the page has the nonce of its styles, which is new in each response. The terminal makes styles while it runs.
+const NONCE: &str = "STYLE_NONCE";
 
 /// Shown if the page was not built.
 const NOT_BUILT: &str = "<!doctype html><meta charset=utf-8><title>sandboxd chat</title><p>This program was built without its page. \
@@ -42,8 +51,8 @@ pub(super) fn harden(headers: &mut HeaderMap) {
 pub(super) async fn page(uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     match path {
-        "" | "index.html" => index(),
-        _ if path.starts_with("c/") => index(),
+        "" | "index.html" => index().into_response(),
+        _ if path.starts_with("c/") => index().into_response(),
         _ => match Files::get(path) {
             Some(file) => {
                 // Vite puts a digest of the content into these names.
@@ -60,10 +69,11 @@ pub(super) async fn page(uri: Uri) -> Response {
     }
 }
 
-fn index() -> Response {
+fn index() -> Result<Response> {
     let headers = [(CACHE_CONTROL, "no-cache")];
-    match Files::get("index.html") {
-        Some(file) => (headers, [(CONTENT_TYPE, "text/html; charset=utf-8")], file.data).into_response(),
-        None => (headers, Html(NOT_BUILT)).into_response(),
-    }
+    let Some(file) = Files::get("index.html") else { return Ok((headers, Html(NOT_BUILT)).into_response()) };
+    let nonce = Secret::generate().map_err(people::Error::from)?;
+    let page = String::from_utf8_lossy(&file.data).replace(NONCE, nonce.expose());
+    let policy = POLICY.replace("style-src", &format!("style-src 'nonce-{}'", nonce.expose()));
+    Ok((headers, [(CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response())
 }

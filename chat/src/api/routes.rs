@@ -9,7 +9,7 @@ use bash_tools::gates::{BashToolsLayer, Gates, access_route};
 
 use super::{
     ACCESS_ROUTE, Api, HEALTH_ROUTE, about, account, answer, body, chats, error, files, guard, identify,
-    oidc, page, sandbox, session, users,
+    oidc, page, sandbox, session, terminals, users,
 };
 use crate::oidc::CALLBACK_PATH;
 
@@ -63,6 +63,10 @@ fn private() -> Vec<Route> {
         delete("/api/chats/{id}/files", files::remove),
         get("/api/chats/{id}/files/content", files::read),
         put("/api/chats/{id}/files/content", upload),
+        get("/api/chats/{id}/terminals", terminals::list),
+        post("/api/chats/{id}/terminals", terminals::open),
+        delete("/api/chats/{id}/terminals/{terminal}", terminals::close),
+        post("/api/chats/{id}/terminals/{terminal}/ticket", terminals::ticket),
         delete("/api/session", session::sign_out),
         put("/api/account/password", account::change_password),
         get("/api/account/sessions", account::sessions),
@@ -81,6 +85,7 @@ fn open(gates: &Gates) -> Vec<Route> {
     vec![
         get(HEALTH_ROUTE, about::health),
         get("/api/app", about::app),
+        get("/api/terminals/{ticket}", terminals::attach),
         post("/api/session", session::sign_in),
         post("/api/invitations/accept", session::accept),
         post("/api/oidc", oidc::begin),

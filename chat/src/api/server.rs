@@ -69,6 +69,7 @@ impl Api {
         drop(listener);
         // Streams end with their turns, and their connections after them.
         self.changes.end();
+        self.viewers.end();
         self.turns.end_all().await;
         connections.close();
         let _ = timeout(DRAIN, connections.wait()).await;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::test_app::{TestApp, answer};
 
-const PRIVATE: [(&str, &str); 14] = [
+const PRIVATE: [(&str, &str); 18] = [
     ("POST", "/api/chat"),
     ("POST", "/api/temporary"),
     ("GET", "/api/changes"),
@@ -26,6 +26,10 @@ const PRIVATE: [(&str, &str); 14] = [
     ("GET", "/api/chats/1/files"),
     ("PUT", "/api/chats/1/files/content?path=a"),
     ("DELETE", "/api/chats/1/files?path=a"),
+    ("GET", "/api/chats/1/terminals"),
+    ("POST", "/api/chats/1/terminals"),
+    ("DELETE", "/api/chats/1/terminals/2"),
+    ("POST", "/api/chats/1/terminals/2/ticket"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

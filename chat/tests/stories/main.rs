@@ -10,6 +10,7 @@ mod browser_flood;
 mod browser_hostile;
 mod browser_people;
 mod browser_python;
+mod browser_terminal;
 mod chats;
 mod clients;
 mod commands;
@@ -20,6 +21,7 @@ mod restart;
 #[path = "../scripted_model/mod.rs"]
 #[expect(dead_code, reason = "the tests of the models use all of it")]
 mod scripted_model;
+mod terminals;
 mod test_app;
 mod turns;
 mod users;

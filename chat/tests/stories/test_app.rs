@@ -182,6 +182,12 @@ impl TestApp {
         Self::over(self.daemon, &base, self.dir, options).await
     }
 
+    /// Stops the app. Its connections get to their ends first.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        self.server.await.unwrap();
+    }
+
     /// The directory of the database.
     pub(crate) fn state_dir(&self) -> &std::path::Path {
         self.dir.path()

@@ -292,6 +292,24 @@ export const texts = {
     path: "Path",
   },
 
+  tty: {
+    title: "Terminal",
+    open: "Terminal",
+    noChat: "A terminal can be opened after the first message.",
+    none: "A terminal is a shell in the sandbox of this chat. It continues when this page is closed.",
+    new: "New terminal",
+    name: (number: number) => `Terminal ${number}`,
+    close: (name: string) => `Close ${name}`,
+    closeTitle: "Close this terminal?",
+    closeText: "Its shell and everything that it runs will be ended.",
+    list: "Terminals",
+    keys: "F6 leaves the terminal",
+    loading: "Loading the terminal…",
+    reconnecting: "The connection broke. Connecting again…",
+    ended: (code: number) => `The shell has ended with exit code ${code}.`,
+    gone: "This terminal has ended with its sandbox.",
+  },
+
   session: {
     title: "Sandbox",
     open: "Sandbox",

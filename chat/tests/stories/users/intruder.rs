@@ -13,10 +13,11 @@ use super::Person;
 use crate::test_app::TestApp;
 
 /// Routes that respond to everyone. Every other one needs a session.
-const OPEN: [&str; 7] = [
+const OPEN: [&str; 8] = [
     "GET /api/health",
     "GET /api/app",
     "GET /api/admin/access",
+    "GET /api/terminals/{ticket}",
     "POST /api/session",
     "POST /api/invitations/accept",
     "POST /api/oidc",
@@ -56,7 +57,7 @@ fn private() -> impl Iterator<Item = String> {
 /// A request to a route, whose content would be accepted.
 fn request(app: &TestApp, route: &str, id: &str) -> RequestBuilder {
     let (method, path) = route.split_once(' ').unwrap();
-    let path = ["{id}", "{session}", "{user}", "{invitation}"]
+    let path = ["{id}", "{session}", "{user}", "{invitation}", "{terminal}"]
         .iter()
         .fold(path.to_owned(), |path, name| path.replace(name, id));
     let request = match route {
@@ -67,6 +68,7 @@ fn request(app: &TestApp, route: &str, id: &str) -> RequestBuilder {
     let body = match route {
         "PATCH /api/chats/{id}" => json!({ "title": "Taken" }),
         "POST /api/chats/{id}/stop" => json!({}),
+        "POST /api/chats/{id}/terminals" => json!({ "cols": 80, "rows": 24 }),
         "POST /api/chats/{id}/network/allow" => json!({ "host": "evil.example" }),
         "PUT /api/account/password" => {
             json!({ "current": super::PASSWORD, "new": "a password of the intruder" })
@@ -161,7 +163,7 @@ async fn a_foreign_chat_is_an_unknown_one() {
             assert_eq!(foreign.0, wanted, "{route}: {}", foreign.2);
         }
     }
-    assert_eq!(seen, 14, "routes of a chat");
+    assert_eq!(seen, 18, "routes of a chat");
     // His message goes to a chat of his own, whose id is the same.
     assert!(!bob.says(&app, "hers", "/bash cat file; ls").await.contains("secret"));
     let text = ann.says(&app, "hers", "/bash cat file; ls").await;

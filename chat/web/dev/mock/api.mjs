@@ -12,6 +12,9 @@ const models = process.env.MOCK_MODELS === "0" ? [] : [
 /** The mock is an app without accounts. */
 const noAccounts = ({ refuse }) => refuse(404, "not_found", "this app has no accounts; `chat user add` on its machine makes the first one");
 
+/** The mock has no programs. */
+const noTerminals = ({ refuse }) => refuse(422, "refused", "the mock has no terminals");
+
 /** Every route of the mock, by `METHOD /path`. Only routes of the server are allowed: routes.test.mjs compares them. */
 export const routes = {
   "GET /api/health": ({ reply }) => reply(200, { ok: true, version: "0.1.0" }),
@@ -51,6 +54,11 @@ export const routes = {
   "DELETE /api/chats/{id}/files": ({ reply, id, url }) => removeFile(reply, id, url),
   "GET /api/chats/{id}/files/content": ({ response, refuse, id, url }) => content(response, refuse, id, url),
   "PUT /api/chats/{id}/files/content": ({ request, reply, id, url }) => writeFile(request, reply, id, url),
+  "GET /api/chats/{id}/terminals": ({ reply }) => reply(200, { terminals: [] }),
+  "POST /api/chats/{id}/terminals": noTerminals,
+  "DELETE /api/chats/{id}/terminals/{terminal}": ({ reply }) => reply(204),
+  "POST /api/chats/{id}/terminals/{terminal}/ticket": noTerminals,
+  "GET /api/terminals/{ticket}": noTerminals,
   "POST /api/session": noAccounts,
   "DELETE /api/session": noAccounts,
   "PUT /api/account/password": noAccounts,

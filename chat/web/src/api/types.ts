@@ -154,3 +154,11 @@ export type DenialReason =
 /** `entry` is the host to allow; null if that would have no effect. */
 export type Denial = { host: string; port: number; count: number; lastAt: string; reason: DenialReason; entry: string | null };
 export type NetworkInfo = NetworkPolicy & { denials: Denial[] };
+
+/** A terminal of a chat's sandbox. */
+export type OpenedTerminal = {
+  id: string;
+  state: "running" | "ended";
+  startedAt: string;
+  exitCode: number | null;
+};

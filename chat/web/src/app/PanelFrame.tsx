@@ -7,12 +7,12 @@ import { IconButton } from "../ui/IconButton";
 import { useNarrow } from "../ui/narrow";
 import { closePanel } from "./panel";
 
-type Props = { title: string; tools?: ReactNode; children: ReactNode; testId: string };
+type Props = { title: string; tools?: ReactNode; children: ReactNode; testId: string; wide?: boolean };
 
-export function PanelFrame({ title, tools, children, testId }: Props) {
+export function PanelFrame({ title, tools, children, testId, wide = false }: Props) {
   const narrow = useNarrow();
   const panel = (
-    <aside className="panel" aria-label={title} data-testid={testId}>
+    <aside className={wide ? "panel panel-wide" : "panel"} aria-label={title} data-testid={testId}>
       <header className="panel-head">
         <h2>{title}</h2>
         {tools}

@@ -1,7 +1,7 @@
 // The panels around the chat. On a phone, the list of chats is a drawer and a panel is a sheet.
 import { create } from "zustand";
 
-export type PanelName = "files" | "session";
+export type PanelName = "files" | "terminal" | "session";
 
 type Panels = { panel: PanelName | null; sidebar: boolean; drawer: boolean; palette: boolean };
 

@@ -1,4 +1,4 @@
-// One chat: its messages, the composer, and next to them its files or its sandbox.
+// One chat: its messages, the composer, and next to them its files, a terminal or its sandbox.
 import { useChat } from "@ai-sdk/react";
 import { useCallback, useMemo, useRef } from "react";
 import type { ChatMessage } from "../api/types";
@@ -9,6 +9,7 @@ import { addUploads } from "../files/queue";
 import { SessionPanel } from "../session/SessionPanel";
 import { texts } from "../texts";
 import { isFinished, toolCall } from "../tools/part";
+import { TerminalPanel } from "../tty/TerminalPanel";
 import type { PageEnd } from "../ui/stick";
 import { Composer } from "./Composer";
 import type { Conversation } from "./conversation";
@@ -70,6 +71,7 @@ export function ChatView({ conversation }: { conversation: Conversation }) {
 function Panel({ panel, chatId, begun, turn }: { panel: PanelName | null; chatId: string; begun: boolean; turn: number }) {
   switch (panel) {
     case "files": return <FilesPanel chatId={chatId} begun={begun} turn={turn} />;
+    case "terminal": return <TerminalPanel chatId={chatId} begun={begun} />;
     case "session": return <SessionPanel chatId={chatId} begun={begun} turn={turn} />;
     case null: return null;
   }

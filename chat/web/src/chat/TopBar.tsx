@@ -1,8 +1,9 @@
-import { Box, FolderOpen, Ghost, PanelLeft } from "lucide-react";
+import { Box, FolderOpen, Ghost, PanelLeft, SquareTerminal } from "lucide-react";
 import { useEffect } from "react";
 import { TokenButton } from "../access/TokenButton";
 import { setDrawer, togglePanel, toggleSidebar, usePanel } from "../app/panel";
 import { useChats } from "../chats/store";
+import { useServer } from "../server/store";
 import { texts } from "../texts";
 import { IconButton } from "../ui/IconButton";
 import { plainName } from "../ui/names";
@@ -11,6 +12,7 @@ import type { Conversation } from "./conversation";
 
 export function TopBar({ conversation }: { conversation?: Conversation }) {
   const panel = usePanel((state) => state.panel);
+  const terminals = useServer((server) => server.info?.tools.provider === "docker");
   const title = useChats(({ chats }) => chats.find((chat) => chat.id === conversation?.id)?.title);
   const name = conversation?.temporary ? texts.chats.temporary : title && plainName(title);
   useEffect(() => {
@@ -26,6 +28,7 @@ export function TopBar({ conversation }: { conversation?: Conversation }) {
       {conversation ? (
         <>
           <IconButton label={texts.files.open} aria-pressed={panel === "files"} onClick={() => togglePanel("files")} testId="panel:files"><FolderOpen /></IconButton>
+          {terminals ? <IconButton label={texts.tty.open} aria-pressed={panel === "terminal"} onClick={() => togglePanel("terminal")} testId="panel:terminal"><SquareTerminal /></IconButton> : null}
           <IconButton label={texts.session.open} aria-pressed={panel === "session"} onClick={() => togglePanel("session")} testId="panel:session"><Box /></IconButton>
         </>
       ) : null}

@@ -22,7 +22,7 @@ export function Terminal({ output, label, live, tone = "stdout", tall = false, t
   return (
     <div
       ref={pane}
-      className={`terminal terminal-${tone} ${tall ? "terminal-tall" : ""}`}
+      className={`output output-${tone} ${tall ? "output-tall" : ""}`}
       role="group"
       aria-label={label}
       tabIndex={0}
@@ -40,7 +40,7 @@ export function Terminal({ output, label, live, tone = "stdout", tall = false, t
 const BlockView = memo(
   function BlockView({ block }: { block: Block }) {
     return (
-      <span className="terminal-block">
+      <span className="output-block">
         <Pieces block={block} />
       </span>
     );
