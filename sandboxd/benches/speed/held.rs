@@ -43,9 +43,9 @@ pub(crate) async fn measure() {
     let sandbox = home.client().create_or_reconnect(&request).await.unwrap().sandbox_id;
     let agent = agent_pid(&sandbox).await;
     group(&format!("memory of one of {OPEN} open connections"));
+    previews(&home, &sandbox, agent).await;
     readers(&home, &sandbox, agent).await;
     terminals(&home, &sandbox, agent).await;
-    previews(&home, &sandbox, agent).await;
     engine_execs(&sandbox, agent).await;
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Way {
 /// Compares three paths in turn and prints the result: directly to the server, by `way`, and through two plain relays,
 /// which is the minimum for a sandbox without a network.
 pub(crate) async fn compare(direct: &Way, name: &str, way: &Way, relayed: &Way) {
-    heading("answers of 1 KiB on 16 connections that are kept");
+    heading(&format!("answers of 1 KiB on 16 connections that are kept, {name}"));
     let [fast, slow, bare] = in_turn([direct, way, relayed], ask_for_a_while).await;
     let rate = |times: &Vec<Duration>| times.len() as f64 / (BLOCK.as_secs_f64() * ROUNDS as f64);
     let (fast_rate, slow_rate, bare_rate) = (rate(&fast), rate(&slow), rate(&bare));
@@ -47,13 +47,13 @@ pub(crate) async fn compare(direct: &Way, name: &str, way: &Way, relayed: &Way) 
     ratio("requests", slow_rate / fast_rate, "at least 0.7 of direct");
     println!("  added at the median: {:.2} ms    (goal: at most 0.5)", slow.p50 - fast.p50);
 
-    heading("one answer of 1 KiB after the other");
+    heading(&format!("one answer of 1 KiB after the other, {name}"));
     let [fast, slow, bare] = in_turn([direct, way, relayed], ask_one_by_one).await;
     let (fast, slow) = (row("direct", fast), row(name, slow));
     row("by two bare relays", bare);
     println!("  added at the median: {:.2} ms    (goal: at most 0.5)", slow.p50 - fast.p50);
 
-    heading("100 MiB down");
+    heading(&format!("100 MiB down, {name}"));
     let [fast, slow, bare] = in_turn([direct, way, relayed], ask_for_much).await;
     let (fast, slow) = (row("direct", fast), row(name, slow));
     let bare = row("by two bare relays", bare);
