@@ -42,7 +42,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 enum Closing {
-    /// The terminal has ended, and the page was told.
+    /// The terminal has ended, and the page knows.
     Ended,
     /// The page closed the connection or is gone.
     PageLeft,

@@ -292,7 +292,7 @@ export const texts = {
     path: "Path",
   },
 
-  tty: {
+  terminals: {
     title: "Terminal",
     open: "Terminal",
     noChat: "A terminal can be opened after the first message.",

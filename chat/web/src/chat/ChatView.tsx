@@ -9,7 +9,7 @@ import { addUploads } from "../files/queue";
 import { SessionPanel } from "../session/SessionPanel";
 import { texts } from "../texts";
 import { isFinished, toolCall } from "../tools/part";
-import { TerminalPanel } from "../tty/TerminalPanel";
+import { TerminalPanel } from "../terminal/TerminalPanel";
 import type { PageEnd } from "../ui/stick";
 import { Composer } from "./Composer";
 import type { Conversation } from "./conversation";

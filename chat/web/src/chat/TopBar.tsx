@@ -28,7 +28,7 @@ export function TopBar({ conversation }: { conversation?: Conversation }) {
       {conversation ? (
         <>
           <IconButton label={texts.files.open} aria-pressed={panel === "files"} onClick={() => togglePanel("files")} testId="panel:files"><FolderOpen /></IconButton>
-          {terminals ? <IconButton label={texts.tty.open} aria-pressed={panel === "terminal"} onClick={() => togglePanel("terminal")} testId="panel:terminal"><SquareTerminal /></IconButton> : null}
+          {terminals ? <IconButton label={texts.terminals.open} aria-pressed={panel === "terminal"} onClick={() => togglePanel("terminal")} testId="panel:terminal"><SquareTerminal /></IconButton> : null}
           <IconButton label={texts.session.open} aria-pressed={panel === "session"} onClick={() => togglePanel("session")} testId="panel:session"><Box /></IconButton>
         </>
       ) : null}

@@ -2,7 +2,7 @@
 // did not keep, because that part is missing at the beginning.
 import { ChevronDown, Scissors } from "lucide-react";
 import { useId, useState } from "react";
-import { Terminal } from "../terminal/Terminal";
+import { OutputPane } from "../output/OutputPane";
 import { texts } from "../texts";
 import { CopyButton } from "../ui/CopyButton";
 import type { BashOutput } from "./part";
@@ -52,7 +52,7 @@ function Stream({ name, text, truncated, copyLabel, running, tall }: StreamProps
         <CopyButton text={text} label={copyLabel} />
       </div>
       <div id={paneId} className="stream-pane" hidden={folded}>
-        <Terminal output={text} label={name} live={running} tone={name} tall={tall} testId={`tool:${name}`} />
+        <OutputPane output={text} label={name} live={running} tone={name} tall={tall} testId={`tool:${name}`} />
       </div>
     </div>
   );

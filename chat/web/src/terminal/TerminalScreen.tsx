@@ -8,7 +8,7 @@ type Props = { chatId: string; terminal: string };
 
 export function TerminalScreen({ chatId, terminal }: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const [status, setStatus] = useState<string | null>(texts.tty.loading);
+  const [status, setStatus] = useState<string | null>(texts.terminals.loading);
   const [end, setEnd] = useState<Ended | null>(null);
 
   useEffect(() => {
@@ -29,13 +29,13 @@ export function TerminalScreen({ chatId, terminal }: Props) {
   }, [chatId, terminal]);
 
   return (
-    <div className="tty">
-      {status ? <p className="tty-status" role="status">{status}</p> : null}
-      <div ref={box} className="tty-screen" data-testid="terminal:screen" />
+    <div className="terminal-view">
+      {status ? <p className="terminal-status" role="status">{status}</p> : null}
+      <div ref={box} className="terminal-screen" data-testid="terminal:screen" />
       {end ? (
-        <p className="tty-status" role="status">{end === "gone" ? texts.tty.gone : texts.tty.ended(end.exitCode)}</p>
+        <p className="terminal-status" role="status">{end === "gone" ? texts.terminals.gone : texts.terminals.ended(end.exitCode)}</p>
       ) : (
-        <p className="tty-keys">{texts.tty.keys}</p>
+        <p className="terminal-keys">{texts.terminals.keys}</p>
       )}
     </div>
   );

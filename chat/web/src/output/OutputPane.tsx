@@ -3,7 +3,7 @@ import { memo, useMemo, useRef } from "react";
 import { useStickToEnd } from "../ui/stick";
 import { Pieces } from "./Pieces";
 import { type Block, readScreen } from "./screen";
-import "./terminal.css";
+import "./output.css";
 
 type Props = {
   output: string;
@@ -15,7 +15,7 @@ type Props = {
   testId?: string;
 };
 
-export function Terminal({ output, label, live, tone = "stdout", tall = false, testId }: Props) {
+export function OutputPane({ output, label, live, tone = "stdout", tall = false, testId }: Props) {
   const blocks = useMemo(() => readScreen(output), [output]);
   const pane = useRef<HTMLDivElement>(null);
   useStickToEnd(pane, live, output);

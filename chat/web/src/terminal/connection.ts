@@ -1,5 +1,5 @@
 // A connection to a terminal that is made again when it breaks. The server sends what the terminal has kept first, so the
-// screen begins anew with each one.
+// screen is emptied before each one.
 import { isNotFound, sentenceOf } from "../api/error";
 import { type Size, socketAddress } from "../api/terminals";
 import { texts } from "../texts";
@@ -96,7 +96,7 @@ export class TerminalConnection {
       else this.screen.write(new Uint8Array(data));
     };
     // If the terminal is gone, there is no other ticket for it.
-    socket.onclose = () => this.#again(texts.tty.reconnecting);
+    socket.onclose = () => this.#again(texts.terminals.reconnecting);
   }
 
   #hear(message: Message): void {

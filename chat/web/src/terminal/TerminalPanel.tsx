@@ -10,7 +10,7 @@ import { Button } from "../ui/Button";
 import { Confirm } from "../ui/Confirm";
 import { IconButton } from "../ui/IconButton";
 import { TerminalScreen } from "./TerminalScreen";
-import "./tty.css";
+import "./terminal.css";
 
 /** The size of a terminal until its screen has measured itself. */
 const FIRST_SIZE = { cols: 80, rows: 24 };
@@ -22,24 +22,24 @@ export function TerminalPanel({ chatId, begun }: Props) {
   const [closing, setClosing] = useState<string | null>(null);
   return (
     <PanelFrame
-      title={texts.tty.title}
+      title={texts.terminals.title}
       testId="terminal:panel"
       wide
-      tools={<IconButton label={texts.tty.new} onClick={open} disabled={!begun || busy} testId="terminal:new"><Plus /></IconButton>}
+      tools={<IconButton label={texts.terminals.new} onClick={open} disabled={!begun || busy} testId="terminal:new"><Plus /></IconButton>}
     >
       {ids.length > 0 ? <Tabs ids={ids} shown={shown} onShow={show} onClose={setClosing} /> : null}
-      <div className="panel-body tty-body">
+      <div className="panel-body terminal-body">
         {error ? <p className="note note-bad files-note" role="alert">{error}</p> : null}
         {shown ? <TerminalScreen key={shown} chatId={chatId} terminal={shown} /> : null}
         {ids.length === 0 && !error ? (
           <div className="panel-note">
-            <p>{!begun ? texts.tty.noChat : busy ? texts.loading : texts.tty.none}</p>
-            {begun && !busy ? <Button kind="main" className="empty-action" onClick={open}>{texts.tty.new}</Button> : null}
+            <p>{!begun ? texts.terminals.noChat : busy ? texts.loading : texts.terminals.none}</p>
+            {begun && !busy ? <Button kind="main" className="empty-action" onClick={open}>{texts.terminals.new}</Button> : null}
           </div>
         ) : null}
       </div>
       {closing ? (
-        <Confirm title={texts.tty.closeTitle} text={texts.tty.closeText} action={texts.close} run={() => close(closing)} onClose={() => setClosing(null)} />
+        <Confirm title={texts.terminals.closeTitle} text={texts.terminals.closeText} action={texts.close} run={() => close(closing)} onClose={() => setClosing(null)} />
       ) : null}
     </PanelFrame>
   );
@@ -49,13 +49,13 @@ type TabsProps = { ids: string[]; shown: string | null; onShow: (id: string) => 
 
 function Tabs({ ids, shown, onShow, onClose }: TabsProps) {
   return (
-    <ul className="tty-tabs" aria-label={texts.tty.list}>
+    <ul className="terminal-tabs" aria-label={texts.terminals.list}>
       {ids.map((id, at) => {
-        const name = texts.tty.name(at + 1);
+        const name = texts.terminals.name(at + 1);
         return (
-          <li key={id} className={id === shown ? "tty-tab tty-shown" : "tty-tab"}>
+          <li key={id} className={id === shown ? "terminal-tab terminal-shown" : "terminal-tab"}>
             <button type="button" aria-pressed={id === shown} onClick={() => onShow(id)} data-testid="terminal:tab">{name}</button>
-            <IconButton label={texts.tty.close(name)} onClick={() => onClose(id)} testId="terminal:close"><X /></IconButton>
+            <IconButton label={texts.terminals.close(name)} onClick={() => onClose(id)} testId="terminal:close"><X /></IconButton>
           </li>
         );
       })}
