@@ -120,22 +120,15 @@ impl Workspace {
         self.tools.act(|sandbox| async move { Ok(terminals.open(&sandbox, size).await?) }).await
     }
 
-    /// Connects to a terminal. The sandbox counts as used until its last output is read. Returns `None` if the terminal is no
-    /// longer kept, as after the end of its sandbox.
+    /// Connects to a terminal. Neither creates nor wakes a sandbox. The provider keeps a sandbox with a viewer running, but the app
+    /// may give its place to another chat. Returns `None` if the terminal is no longer kept, as after the end of its sandbox.
     pub async fn attach_terminal(&self, terminal: &TerminalId) -> Result<Option<AttachedTerminal>> {
-        if !self.exists().await? {
-            return Ok(None);
+        let running = self.status().await?.filter(|status| status.state == SandboxState::Running);
+        let Some(Status { sandbox, .. }) = running else { return Ok(None) };
+        match self.terminals_of_provider()?.attach(&sandbox, terminal).await {
+            Err(provider::Error::Gone) => Ok(None),
+            attached => Ok(attached?),
         }
-        let lease = self.tools.open(|_| {}).await?;
-        let attached = match self.terminals_of_provider()?.attach(lease.sandbox(), terminal).await {
-            Ok(attached) => attached,
-            Err(provider::Error::Gone) => None,
-            Err(error) => return Err(error.into()),
-        };
-        Ok(attached.map(|AttachedTerminal { output, input }| AttachedTerminal {
-            output: keep(output, lease),
-            input,
-        }))
     }
 
     /// Ends a terminal with all its processes. Safe to repeat.

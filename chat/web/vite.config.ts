@@ -16,7 +16,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 900,
   },
-  server: { proxy: { "/api": { target: server, changeOrigin: true } } },
+  server: { proxy: { "/api": { target: server, changeOrigin: true, ws: true } } },
   test: {
     environment: "jsdom",
     include: ["src/**/*.test.{ts,tsx}", "*.test.ts", "dev/*.test.mjs"],

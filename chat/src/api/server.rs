@@ -69,10 +69,9 @@ impl Api {
         drop(listener);
         // Streams end with their turns, and their connections after them.
         self.changes.end();
-        self.viewers.end();
         self.turns.end_all().await;
         connections.close();
-        let _ = timeout(DRAIN, connections.wait()).await;
+        let _ = timeout(DRAIN, async { tokio::join!(connections.wait(), self.viewers.end()) }).await;
     }
 }
 

@@ -18,6 +18,7 @@ use futures::{Sink, SinkExt, Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::places::Place;
 use super::until_ended::Ended;
@@ -60,22 +61,41 @@ pub(super) struct Until {
     pub(super) stop: CancellationToken,
 }
 
+/// What is held until a connection has ended.
+type Held = (Place, TaskTrackerToken);
+
 /// Accepts the upgrade and serves the connection until it ends.
 pub(super) fn answer(
     upgrade: WebSocketUpgrade,
     attached: AttachedTerminal,
     until: Until,
-    place: Place,
+    held: Held,
 ) -> Response {
+    bounded(upgrade).on_upgrade(move |socket| async move {
+        serve(socket, attached, until).await;
+        drop(held);
+    })
+}
+
+/// Accepts the upgrade, and says why there is no terminal.
+pub(super) fn refuse(upgrade: WebSocketUpgrade, reason: String, shown: TaskTrackerToken) -> Response {
+    bounded(upgrade).on_upgrade(move |socket| async move {
+        let (mut sender, receiver) = socket.split();
+        let refused = async {
+            let _ = sender.send(text(&FromTerminal::Error { error: reason })).await;
+            close(sender, receiver, Closing::Broken).await;
+        };
+        let _ = timeout(CLOSE, refused).await;
+        drop(shown);
+    })
+}
+
+fn bounded(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
     upgrade
         .max_message_size(MAX_MESSAGE_BYTES)
         .max_frame_size(MAX_MESSAGE_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(MAX_UNSENT_BYTES)
-        .on_upgrade(move |socket| async move {
-            serve(socket, attached, until).await;
-            drop(place);
-        })
 }
 
 async fn serve(socket: WebSocket, attached: AttachedTerminal, until: Until) {
@@ -114,7 +134,7 @@ async fn receive(
                     continue;
                 }
             },
-            // The library answers a ping with the next message that is sent.
+            // The library answers a ping, and keeps at most one answer.
             Message::Ping(_) | Message::Pong(_) => continue,
             Message::Close(_) => return Closing::PageLeft,
         };
@@ -164,7 +184,7 @@ async fn close(
     let (code, reason) = match closing {
         Closing::PageLeft => return,
         Closing::Ended => (close_code::NORMAL, "the terminal has ended"),
-        Closing::Broken => (close_code::AGAIN, "the connection to the terminal broke"),
+        Closing::Broken => (close_code::AGAIN, "there is no connection to the terminal"),
         Closing::SessionEnded => (close_code::POLICY, "the session has ended"),
         Closing::Stopping => (close_code::AWAY, "the app is stopping; the terminal keeps running"),
     };

@@ -15,17 +15,18 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use axum::{Extension, Json};
 use bash_tools::Workspace;
-use bash_tools::provider::{Terminal, TerminalId, TerminalSize};
+use bash_tools::provider::{AttachedTerminal, Terminal, TerminalId, TerminalSize};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::body::must_be_json;
 use super::chat_ref::ChatWorkspace;
 use super::error::{Error, Result};
 use super::identify::SessionEnd;
-use super::places::Places;
+use super::places::{Place, Places};
 use super::terminal_socket::{self, Until};
 use super::until_ended::Ended;
 use super::{Api, guard};
@@ -48,32 +49,36 @@ const MAX_TICKETS: usize = 256;
 #[derive(Clone)]
 pub(super) struct Viewers {
     tickets: Arc<Mutex<HashMap<SecretHash, Ticket>>>,
-    pub(super) places: Places,
+    places: Places,
+    /// The connections, which are served outside of their requests.
+    shown: TaskTracker,
     /// Cancelled when the app stops.
-    pub(super) stop: CancellationToken,
+    stop: CancellationToken,
 }
 
 /// A permission to show one terminal.
-pub(super) struct Ticket {
-    pub(super) workspace: Workspace,
-    pub(super) terminal: TerminalId,
-    pub(super) owner: Owner,
+struct Ticket {
+    workspace: Workspace,
+    terminal: TerminalId,
+    owner: Owner,
     /// Ready when the session has ended that asked for it.
-    pub(super) session_ended: Ended,
+    session_ended: Ended,
     expires: Instant,
 }
 
 impl Default for Viewers {
     fn default() -> Self {
         let places = Places::new(MAX_VIEWERS, MAX_VIEWERS_OF_USER);
-        Self { tickets: Arc::default(), places, stop: CancellationToken::new() }
+        Self { tickets: Arc::default(), places, shown: TaskTracker::new(), stop: CancellationToken::new() }
     }
 }
 
 impl Viewers {
-    /// Ends all connections.
-    pub(super) fn end(&self) {
+    /// Ends all connections, and waits until each page knows why.
+    pub(super) async fn end(&self) {
         self.stop.cancel();
+        self.shown.close();
+        self.shown.wait().await;
     }
 
     fn keep(&self, secret: &Secret, ticket: Ticket) {
@@ -195,11 +200,21 @@ pub(super) async fn attach(
         |error: WebSocketUpgradeRejection| Error::Invalid { field: "request", problem: error.body_text() };
     let upgrade = upgrade.map_err(bad)?;
     let ticket = api.viewers.take(&secret).ok_or(Error::NotFound { what: "ticket" })?;
-    let place = api.viewers.places.take(ticket.owner)?;
+    let shown = api.viewers.shown.token();
+    match connect(&api, &ticket).await {
+        Ok((attached, place)) => {
+            let until = Until { session_ended: ticket.session_ended, stop: api.viewers.stop.clone() };
+            Ok(terminal_socket::answer(upgrade, attached, until, (place, shown)))
+        }
+        // A page sees no response but that of a connection, so one says why it ends.
+        Err(error) => Ok(terminal_socket::refuse(upgrade, error.to_string(), shown)),
+    }
+}
+
+async fn connect(api: &Api, ticket: &Ticket) -> Result<(AttachedTerminal, Place)> {
+    let place = api.viewers.places.take(ticket.owner.clone())?;
     let attached = ticket.workspace.attach_terminal(&ticket.terminal).await?;
-    let attached = attached.ok_or(Error::NotFound { what: "terminal" })?;
-    let until = Until { session_ended: ticket.session_ended, stop: api.viewers.stop.clone() };
-    Ok(terminal_socket::answer(upgrade, attached, until, place))
+    Ok((attached.ok_or(Error::NotFound { what: "terminal" })?, place))
 }
 
 impl AtTerminal {

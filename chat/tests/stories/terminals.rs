@@ -222,6 +222,34 @@ async fn a_page_that_does_not_read_delays_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_gets_no_connection_hears_why() {
+    let app = TestApp::start().await;
+    app.send("1", "/bash true").await;
+    let terminal = open(&app).await;
+    let mut viewers = Vec::new();
+    for _ in 0..16 {
+        viewers.push(Viewer::attach(&app, &terminal).await);
+    }
+    let mut refused = Viewer::attach(&app, &terminal).await;
+    let error = refused.hears("error").await;
+    assert!(error["error"].as_str().unwrap().contains("16"), "{error}");
+    assert_eq!(refused.closed().await, CloseCode::Again);
+    viewers[0].types("echo still-$((5 + 5))\n").await;
+    viewers[0].sees("still-10").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_takes_no_sandbox_from_another_chat() {
+    let app = TestApp::with("localhost", "max_concurrent_sandboxes = 1", Vec::new()).await;
+    app.send("1", "/bash true").await;
+    let terminal = open(&app).await;
+    let mut viewer = Viewer::attach(&app, &terminal).await;
+    assert_eq!(app.output("2", "/bash echo of another chat").await["stdout"], "of another chat\n");
+    viewer.types("echo still-$((6 + 6))\n").await;
+    viewer.sees("still-12").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_ends_with_its_session_or_the_app() {
     let app = TestApp::start().await;
     let ann = Person::new(&app, "ann", Role::Admin).await;

@@ -60,6 +60,19 @@ await step("a terminal works, also after a reload and on a second page", {}, ser
   await type(page, "echo again-$x");
   await sees(page, "again-kept");
 
+  // Only the page that a person looks at answers.
+  await page.bringToFront();
+  check(await page.evaluate(() => document.hasFocus()), "the page has the focus");
+  // A query in the kept output was answered when it was new.
+  await type(page, "IFS= read -rs -d c -p $'\\e[c' answer; echo answered-${#answer}");
+  await until("the answer", async () => /answered-[1-9]/.test(await rows(page)));
+  await page.reload();
+  await press(page, at("panel:terminal"));
+  await sees(page, "answered-");
+  await type(page, "echo clean-$x");
+  await sees(page, "\nclean-kept");
+  check(!/\[\?1;2c|1;2c/.test(await rows(page)), "nothing is typed by itself");
+
   const second = await openPage(browser, { width: 900, height: 700 });
   await second.goto(page.url());
   await press(second, at("panel:terminal"));

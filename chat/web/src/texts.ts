@@ -300,14 +300,15 @@ export const texts = {
     new: "New terminal",
     name: (number: number) => `Terminal ${number}`,
     close: (name: string) => `Close ${name}`,
-    closeTitle: "Close this terminal?",
+    closeTitle: (name: string) => `Close ${name}?`,
     closeText: "Its shell and everything that it runs will be ended.",
     list: "Terminals",
     keys: "F6 leaves the terminal",
     loading: "Loading the terminal…",
     reconnecting: "The connection broke. Connecting again…",
     ended: (code: number) => `The shell has ended with exit code ${code}.`,
-    gone: "This terminal has ended with its sandbox.",
+    gone: "This terminal is no longer there: it was closed, or its sandbox was stopped.",
+    notLoaded: "The terminal could not be loaded. Reload the page.",
   },
 
   session: {

@@ -1,12 +1,19 @@
 import { chatPath } from "./chats";
+import { isNotFound } from "./error";
 import { request, requestJson } from "./http";
 import type { OpenedTerminal } from "./types";
 
 export type Size = { cols: number; rows: number };
 
+/** A chat that does not exist has no terminals. */
 export async function listTerminals(chatId: string): Promise<OpenedTerminal[]> {
-  const { terminals } = await requestJson<{ terminals: OpenedTerminal[] }>(terminalsPath(chatId), { chatId });
-  return terminals;
+  try {
+    const { terminals } = await requestJson<{ terminals: OpenedTerminal[] }>(terminalsPath(chatId), { chatId });
+    return terminals;
+  } catch (thrown) {
+    if (isNotFound(thrown)) return [];
+    throw thrown;
+  }
 }
 
 export async function openTerminal(chatId: string, size: Size): Promise<string> {

@@ -1,7 +1,7 @@
 // The terminals of a chat's sandbox: a tab for each, and the one that is shown. They run on without the page, so a reload
 // finds them again.
 import { Plus, X } from "lucide-react";
-import { useCallback, useEffect, useState } from "react";
+import { useEffect, useState } from "react";
 import { sentenceOf } from "../api/error";
 import { closeTerminal, listTerminals, openTerminal } from "../api/terminals";
 import { PanelFrame } from "../app/PanelFrame";
@@ -15,11 +15,14 @@ import "./terminal.css";
 /** The size of a terminal until its screen has measured itself. */
 const FIRST_SIZE = { cols: 80, rows: 24 };
 
+/** A terminal and its number in this panel, which stays the same when others are closed. */
+type Numbered = { id: string; number: number };
+
 type Props = { chatId: string; begun: boolean };
 
 export function TerminalPanel({ chatId, begun }: Props) {
-  const { ids, shown, error, busy, show, open, close } = useTerminals(chatId, begun);
-  const [closing, setClosing] = useState<string | null>(null);
+  const { terminals, shown, error, busy, show, open, close, reload } = useTerminals(chatId, begun);
+  const [closing, setClosing] = useState<Numbered | null>(null);
   return (
     <PanelFrame
       title={texts.terminals.title}
@@ -27,11 +30,13 @@ export function TerminalPanel({ chatId, begun }: Props) {
       wide
       tools={<IconButton label={texts.terminals.new} onClick={open} disabled={!begun || busy} testId="terminal:new"><Plus /></IconButton>}
     >
-      {ids.length > 0 ? <Tabs ids={ids} shown={shown} onShow={show} onClose={setClosing} /> : null}
+      {terminals.length > 0 ? <Tabs terminals={terminals} shown={shown} onShow={show} onClose={setClosing} /> : null}
       <div className="panel-body terminal-body">
-        {error ? <p className="note note-bad files-note" role="alert">{error}</p> : null}
+        {error ? (
+          <p className="note note-bad files-note" role="alert">{error} <Button onClick={reload}>{texts.retry}</Button></p>
+        ) : null}
         {shown ? <TerminalScreen key={shown} chatId={chatId} terminal={shown} /> : null}
-        {ids.length === 0 && !error ? (
+        {terminals.length === 0 && !error ? (
           <div className="panel-note">
             <p>{!begun ? texts.terminals.noChat : busy ? texts.loading : texts.terminals.none}</p>
             {begun && !busy ? <Button kind="main" className="empty-action" onClick={open}>{texts.terminals.new}</Button> : null}
@@ -39,23 +44,30 @@ export function TerminalPanel({ chatId, begun }: Props) {
         ) : null}
       </div>
       {closing ? (
-        <Confirm title={texts.terminals.closeTitle} text={texts.terminals.closeText} action={texts.close} run={() => close(closing)} onClose={() => setClosing(null)} />
+        <Confirm
+          title={texts.terminals.closeTitle(texts.terminals.name(closing.number))}
+          text={texts.terminals.closeText}
+          action={texts.close}
+          run={() => close(closing.id)}
+          onClose={() => setClosing(null)}
+        />
       ) : null}
     </PanelFrame>
   );
 }
 
-type TabsProps = { ids: string[]; shown: string | null; onShow: (id: string) => void; onClose: (id: string) => void };
+type TabsProps = { terminals: Numbered[]; shown: string | null; onShow: (id: string) => void; onClose: (terminal: Numbered) => void };
 
-function Tabs({ ids, shown, onShow, onClose }: TabsProps) {
+function Tabs({ terminals, shown, onShow, onClose }: TabsProps) {
   return (
     <ul className="terminal-tabs" aria-label={texts.terminals.list}>
-      {ids.map((id, at) => {
-        const name = texts.terminals.name(at + 1);
+      {terminals.map((terminal) => {
+        const { id, number } = terminal;
+        const name = texts.terminals.name(number);
         return (
           <li key={id} className={id === shown ? "terminal-tab terminal-shown" : "terminal-tab"}>
             <button type="button" aria-pressed={id === shown} onClick={() => onShow(id)} data-testid="terminal:tab">{name}</button>
-            <IconButton label={texts.terminals.close(name)} onClick={() => onClose(id)} testId="terminal:close"><X /></IconButton>
+            <IconButton label={texts.terminals.close(name)} onClick={() => onClose(terminal)} testId="terminal:close"><X /></IconButton>
           </li>
         );
       })}
@@ -63,56 +75,66 @@ function Tabs({ ids, shown, onShow, onClose }: TabsProps) {
   );
 }
 
+type Tabbed = { terminals: Numbered[]; shown: string | null };
+
 /** The terminals that run, oldest first. One that ends while it is shown stays until it is closed. */
 function useTerminals(chatId: string, begun: boolean) {
-  const [ids, setIds] = useState<string[]>([]);
-  const [shown, setShown] = useState<string | null>(null);
+  const [{ terminals, shown }, setTabbed] = useState<Tabbed>({ terminals: [], shown: null });
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(true);
+  const [attempt, setAttempt] = useState(0);
 
   useEffect(() => {
     if (!begun) return;
     let left = false;
-    listTerminals(chatId).then(
-      (found) => {
-        if (left) return;
-        const running = found.filter((terminal) => terminal.state === "running").map((terminal) => terminal.id).reverse();
-        setIds(running);
-        setShown(running.at(-1) ?? null);
-        setBusy(false);
+    const found = listTerminals(chatId).then(
+      (listed) => {
+        const running = listed.filter((terminal) => terminal.state === "running").reverse();
+        const numbered = running.map(({ id }, at) => ({ id, number: at + 1 }));
+        if (!left) setTabbed({ terminals: numbered, shown: numbered.at(-1)?.id ?? null });
       },
       (thrown: unknown) => {
-        if (left) return;
-        setError(sentenceOf(thrown));
-        setBusy(false);
+        if (!left) setError(sentenceOf(thrown));
       },
     );
+    void found.then(() => {
+      if (!left) setBusy(false);
+    });
     return () => {
       left = true;
     };
-  }, [chatId, begun]);
+  }, [chatId, begun, attempt]);
 
-  const open = useCallback(() => {
+  const begin = () => {
     setBusy(true);
     setError(null);
-    openTerminal(chatId, FIRST_SIZE).then(
-      (id) => {
-        setIds((before) => [...before, id]);
-        setShown(id);
-        setBusy(false);
-      },
-      (thrown: unknown) => {
-        setError(sentenceOf(thrown));
-        setBusy(false);
-      },
+  };
+  const open = () => {
+    begin();
+    const opened = openTerminal(chatId, FIRST_SIZE).then(
+      (id) => setTabbed((now) => withNew(now, id)),
+      (thrown: unknown) => setError(sentenceOf(thrown)),
     );
-  }, [chatId]);
-
+    void opened.then(() => setBusy(false));
+  };
+  const reload = () => {
+    begin();
+    setAttempt((before) => before + 1);
+  };
   const close = async (id: string) => {
     await closeTerminal(chatId, id);
-    const left = ids.filter((other) => other !== id);
-    setIds(left);
-    if (shown === id) setShown(left.at(-1) ?? null);
+    setTabbed((now) => without(now, id));
   };
-  return { ids, shown, error, busy, show: setShown, open, close };
+  const show = (id: string) => setTabbed((now) => ({ ...now, shown: id }));
+  return { terminals, shown, error, busy, show, open, close, reload };
+}
+
+function withNew({ terminals }: Tabbed, id: string): Tabbed {
+  const number = Math.max(0, ...terminals.map((terminal) => terminal.number)) + 1;
+  return { terminals: [...terminals, { id, number }], shown: id };
+}
+
+function without({ terminals, shown }: Tabbed, id: string): Tabbed {
+  const left = terminals.filter((terminal) => terminal.id !== id);
+  return { terminals: left, shown: shown === id ? (left.at(-1)?.id ?? null) : shown };
 }

@@ -1,6 +1,5 @@
 // One terminal on the page. The emulator is loaded when the first terminal is shown.
 import { useEffect, useRef, useState } from "react";
-import { sentenceOf } from "../api/error";
 import { texts } from "../texts";
 import type { Ended } from "./connection";
 
@@ -20,7 +19,7 @@ export function TerminalScreen({ chatId, terminal }: Props) {
       ({ showTerminal }) => {
         if (!left) leave = showTerminal(place, chatId, terminal, { status: setStatus, ended: setEnd });
       },
-      (thrown: unknown) => setStatus(sentenceOf(thrown)),
+      () => setStatus(texts.terminals.notLoaded),
     );
     return () => {
       left = true;

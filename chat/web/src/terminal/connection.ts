@@ -1,6 +1,6 @@
 // A connection to a terminal that is made again when it breaks. The server sends what the terminal has kept first, so the
 // screen is emptied before each one.
-import { isNotFound, sentenceOf } from "../api/error";
+import { asSentence, isNotFound, sentenceOf } from "../api/error";
 import { type Size, socketAddress } from "../api/terminals";
 import { texts } from "../texts";
 
@@ -8,29 +8,42 @@ import { texts } from "../texts";
 const PAUSES_MS = [250, 500, 1000, 2000, 5000];
 
 /** Maximum length of a message to the server. */
-export const MAX_INPUT_BYTES = 64 * 1024;
+const MAX_INPUT_BYTES = 64 * 1024;
+
+/** Output that the screen has not shown yet. With more, the page disconnects until it has, and gets the latest then. */
+const MAX_UNSHOWN_BYTES = 2 * 1024 * 1024;
+
+/** How long a rejected input is reported. */
+const REJECTED_MS = 5000;
 
 export type Ended = { exitCode: number } | "gone";
 
 export type Screen = {
   /** Empties the screen, because everything follows again. */
   begin: () => void;
-  write: (bytes: Uint8Array) => void;
+  write: (bytes: Uint8Array, shown: () => void) => void;
   /** Another page may have chosen the size. */
   resized: (size: Size) => void;
-  /** A sentence while there is no connection, or null. */
+  /** A sentence while something is wrong, or null. */
   status: (sentence: string | null) => void;
   ended: (end: Ended) => void;
 };
 
-type Message = { type: "size"; cols: number; rows: number } | { type: "error"; error: string } | { type: "exit"; exitCode: number };
+type Message =
+  | { type: "size"; cols: number; rows: number }
+  | { type: "error"; error: string }
+  | { type: "exit"; exitCode: number; reason: string };
 
 export class TerminalConnection {
   #socket: WebSocket | null = null;
   #timer: ReturnType<typeof setTimeout> | null = null;
+  #rejected: ReturnType<typeof setTimeout> | null = null;
   #attempts = 0;
   #over = false;
+  #unshownBytes = 0;
   #size: Size | null = null;
+  /** Why there is no connection, if the server has said it. */
+  #reason: string | null = null;
 
   constructor(
     private readonly chatId: string,
@@ -40,12 +53,9 @@ export class TerminalConnection {
     void this.#connect();
   }
 
-  type(text: string): void {
-    this.#send(new TextEncoder().encode(text));
-  }
-
-  typeBytes(bytes: Uint8Array): void {
-    this.#send(bytes);
+  type(bytes: Uint8Array<ArrayBuffer>): void {
+    if (!this.#isOpen()) return;
+    for (let at = 0; at < bytes.length; at += MAX_INPUT_BYTES) this.#socket?.send(bytes.slice(at, at + MAX_INPUT_BYTES));
   }
 
   resize(size: Size): void {
@@ -57,18 +67,12 @@ export class TerminalConnection {
   close(): void {
     this.#over = true;
     if (this.#timer) clearTimeout(this.#timer);
+    if (this.#rejected) clearTimeout(this.#rejected);
     this.#socket?.close();
   }
 
   #isOpen(): boolean {
     return this.#socket?.readyState === WebSocket.OPEN;
-  }
-
-  #send(bytes: Uint8Array): void {
-    if (!this.#isOpen()) return;
-    for (let at = 0; at < bytes.length; at += MAX_INPUT_BYTES) {
-      this.#socket?.send(bytes.slice(at, at + MAX_INPUT_BYTES));
-    }
   }
 
   async #connect(): Promise<void> {
@@ -82,27 +86,63 @@ export class TerminalConnection {
       return;
     }
     if (this.#over) return;
-    const socket = new WebSocket(address);
-    socket.binaryType = "arraybuffer";
+    this.#listen(new WebSocket(address));
+  }
+
+  #listen(socket: WebSocket): void {
     this.#socket = socket;
+    this.#reason = null;
+    let isEmpty = true;
+    socket.binaryType = "arraybuffer";
     socket.onopen = () => {
-      this.#attempts = 0;
-      this.screen.status(null);
-      this.screen.begin();
       if (this.#size) this.resize(this.#size);
     };
     socket.onmessage = ({ data }: MessageEvent<ArrayBuffer | string>) => {
-      if (typeof data === "string") this.#hear(JSON.parse(data) as Message);
-      else this.screen.write(new Uint8Array(data));
+      if (this.#over || socket !== this.#socket) return;
+      const message = typeof data === "string" ? (JSON.parse(data) as Message) : null;
+      // A connection that only says why there is none does not touch the screen.
+      if (isEmpty && message?.type !== "error") {
+        isEmpty = false;
+        this.#attempts = 0;
+        this.screen.status(null);
+        this.screen.begin();
+      }
+      if (typeof data !== "string") this.#show(new Uint8Array(data));
+      else if (message) this.#hear(message);
     };
     // If the terminal is gone, there is no other ticket for it.
-    socket.onclose = () => this.#again(texts.terminals.reconnecting);
+    socket.onclose = () => {
+      if (socket === this.#socket) this.#again(this.#reason ?? texts.terminals.reconnecting);
+    };
+  }
+
+  #show(bytes: Uint8Array): void {
+    this.#unshownBytes += bytes.length;
+    this.screen.write(bytes, () => {
+      this.#unshownBytes -= bytes.length;
+      if (this.#unshownBytes === 0 && this.#socket === null && this.#timer === null && !this.#over) void this.#connect();
+    });
+    if (this.#unshownBytes <= MAX_UNSHOWN_BYTES) return;
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close();
   }
 
   #hear(message: Message): void {
     if (message.type === "size") this.screen.resized(message);
-    else if (message.type === "exit") this.#end({ exitCode: message.exitCode });
-    else this.screen.status(message.error);
+    else if (message.type === "exit") this.#end(message.reason === "lost" ? "gone" : { exitCode: message.exitCode });
+    else this.#reject(asSentence(message.error));
+  }
+
+  /** Says why input was rejected, or why the connection ends right after this. */
+  #reject(sentence: string): void {
+    this.#reason = sentence;
+    this.screen.status(sentence);
+    if (this.#rejected) clearTimeout(this.#rejected);
+    this.#rejected = setTimeout(() => {
+      this.#reason = null;
+      if (this.#isOpen()) this.screen.status(null);
+    }, REJECTED_MS);
   }
 
   #again(sentence: string): void {
@@ -111,7 +151,10 @@ export class TerminalConnection {
     this.screen.status(sentence);
     const pause = PAUSES_MS[Math.min(this.#attempts, PAUSES_MS.length - 1)];
     this.#attempts += 1;
-    this.#timer = setTimeout(() => void this.#connect(), pause);
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      void this.#connect();
+    }, pause);
   }
 
   #end(end: Ended): void {

@@ -1,12 +1,13 @@
 // xterm.js in the page: its size, its colours, and the keys that belong to the browser.
 import { FitAddon } from "@xterm/addon-fit";
-import { type ITheme, Terminal } from "@xterm/xterm";
+import { Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
-import { texts } from "../texts";
+import type { Size } from "../api/terminals";
 import { useTheme } from "../ui/theme";
+import { themeOf } from "./colors";
 import { type Screen, TerminalConnection } from "./connection";
-
-type CreateElement = (tag: string, options?: ElementCreationOptions) => HTMLElement;
+import { isForTerminal } from "./keys";
+import { withNonce } from "./nonce";
 
 /** Lines above the screen. The server keeps fewer. */
 const SCROLLBACK_LINES = 10_000;
@@ -14,11 +15,25 @@ const SCROLLBACK_LINES = 10_000;
 /** Sizes that sandboxd accepts. */
 const MAX_SIZE = { cols: 500, rows: 200 };
 
+/** Pause after a change of the window before the program learns of it. */
+const RESIZE_MS = 100;
+
+/** Silence after which the kept output is complete, and the longest time for it. */
+const KEPT_PAUSE_MS = 150;
+const KEPT_MAX_MS = 3000;
+
+/** What xterm.js answers to queries of programs: device attributes, the cursor's position, modes and strings. */
+// eslint-disable-next-line no-control-regex
+const REPORT = /^\x1b(?:\[[?>=]?[\d;]*(?:[cnR]|\$y)|\[[?>][\d;]+[uy]|[P\]])/;
+
+/** Ends a sequence that was cut off, and resets the terminal. */
+const RESET = "\x18\x1bc";
+
 /** Shows a terminal in an element until the returned function is called. The terminal keeps running. */
 export function showTerminal(place: HTMLElement, chatId: string, terminal: string, { status, ended }: Pick<Screen, "status" | "ended">): () => void {
   const emulator = new Terminal({
     scrollback: SCROLLBACK_LINES,
-    fontFamily: styleOf(place, "--mono"),
+    fontFamily: getComputedStyle(place).getPropertyValue("--mono").trim(),
     fontSize: 13,
     theme: themeOf(place),
     cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
@@ -26,108 +41,118 @@ export function showTerminal(place: HTMLElement, chatId: string, terminal: strin
   const fit = new FitAddon();
   emulator.loadAddon(fit);
   withNonce(() => emulator.open(place));
+  const kept = new KeptOutput();
   const connection = new TerminalConnection(chatId, terminal, {
-    begin: () => emulator.reset(),
-    write: (bytes) => emulator.write(bytes),
-    resized: ({ cols, rows }) => emulator.resize(cols, rows),
+    begin: () => {
+      kept.begin();
+      emulator.write(RESET);
+    },
+    write: (bytes, shown) => {
+      kept.note();
+      emulator.write(bytes, shown);
+    },
+    // In its place among the output, which depends on the size.
+    resized: ({ cols, rows }) => emulator.write("", () => emulator.resize(cols, rows)),
     status,
     ended: (end) => {
       emulator.options.disableStdin = true;
       ended(end);
     },
   });
-  const measure = () => {
-    const size = fit.proposeDimensions();
-    if (!size || !(size.cols > 1 && size.rows > 1)) return;
-    connection.resize({ cols: Math.min(size.cols, MAX_SIZE.cols), rows: Math.min(size.rows, MAX_SIZE.rows) });
-  };
-  emulator.onData((text) => connection.type(text));
-  emulator.onBinary((text) => connection.typeBytes(Uint8Array.from(text, (char) => char.charCodeAt(0))));
-  emulator.attachCustomKeyEventHandler((event) => isForTerminal(emulator, event));
-  const observer = new ResizeObserver(measure);
-  observer.observe(place);
-  const unwatch = useTheme.subscribe(() => {
-    emulator.options.theme = themeOf(place);
+  const encoder = new TextEncoder();
+  emulator.onData((text) => {
+    // The kept output has queries that were answered when they were new, and one page is enough to answer others.
+    if (!REPORT.test(text)) kept.end();
+    else if (kept.isArriving || !isFocused(emulator)) return;
+    connection.type(encoder.encode(text));
   });
-  measure();
-  emulator.focus();
+  emulator.onBinary((text) => connection.type(Uint8Array.from(text, (char) => char.charCodeAt(0))));
+  emulator.attachCustomKeyEventHandler((event) => isForTerminal(emulator, event));
+  // After a copy, the same keys interrupt again.
+  const copied = () => setTimeout(() => emulator.clearSelection());
+  place.addEventListener("copy", copied);
+  const fits = fitting(fit, connection, place);
+  emulator.textarea?.addEventListener("focus", fits.again);
+  const unwatch = watchTheme(() => { emulator.options.theme = themeOf(place); });
+  if (mayTakeFocus(place)) emulator.focus();
   return () => {
     unwatch();
-    observer.disconnect();
+    place.removeEventListener("copy", copied);
+    fits.end();
     connection.close();
     emulator.dispose();
   };
 }
 
-/** False for keys that belong to the browser: copying a selection, pasting, and leaving the terminal. */
-function isForTerminal(emulator: Terminal, event: KeyboardEvent): boolean {
-  const key = event.key.toLowerCase();
-  const command = (event.ctrlKey || event.metaKey) && !event.altKey;
-  if (command && key === "c" && emulator.hasSelection()) return false;
-  if (command && key === "v") return false;
-  if (key === "f6" && event.type === "keydown") {
-    event.preventDefault();
-    leave(emulator);
-    return false;
+/** Whether output is still what the terminal has kept from before the connection. It comes in one go, before anything is typed. */
+class KeptOutput {
+  isArriving = true;
+  #latest = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  begin(): void {
+    this.isArriving = true;
+    this.#latest = Date.now() + KEPT_MAX_MS;
+    this.note();
   }
-  return true;
-}
 
-/** Moves the focus to the button that closes the panel, because Tab belongs to the shell. */
-function leave(emulator: Terminal): void {
-  const panel = emulator.element?.closest(".panel");
-  panel?.querySelector<HTMLElement>(`.panel-head [aria-label="${texts.close}"]`)?.focus();
-}
+  note(): void {
+    if (!this.isArriving) return;
+    clearTimeout(this.#timer);
+    const pause = Math.min(KEPT_PAUSE_MS, Math.max(0, this.#latest - Date.now()));
+    this.#timer = setTimeout(() => this.end(), pause);
+  }
 
-/**
- * xterm.js makes style elements while it opens, which the content security policy accepts only with the page's nonce. It has no
- * option for that, and its option for another document does not reach all of them.
- */
-function withNonce(act: () => void): void {
-  const nonce = document.querySelector<HTMLMetaElement>("meta[property=csp-nonce]")?.nonce ?? "";
-  const create: CreateElement = Reflect.get(document, "createElement");
-  const createWithNonce: CreateElement = (tag, options) => {
-    const element = create.call(document, tag, options);
-    if (element instanceof HTMLStyleElement) element.nonce = nonce;
-    return element;
-  };
-  Object.defineProperty(document, "createElement", { configurable: true, value: createWithNonce });
-  try {
-    act();
-  } finally {
-    Reflect.deleteProperty(document, "createElement");
+  end(): void {
+    clearTimeout(this.#timer);
+    this.isArriving = false;
   }
 }
 
-/** The names of the sixteen colours in their order. The page shows the output of commands in the same ones. */
-const PALETTE = [
-  "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
-  "brightBlack", "brightRed", "brightGreen", "brightYellow", "brightBlue", "brightMagenta", "brightCyan", "brightWhite",
-] as const satisfies (keyof ITheme)[];
-
-function themeOf(place: HTMLElement): ITheme {
-  const variable = (name: string) => colorOf(place, (probe) => { probe.style.color = `var(${name})`; });
-  const theme: ITheme = {
-    background: variable("--sunken"),
-    foreground: variable("--ink"),
-    cursor: variable("--accent"),
-    cursorAccent: variable("--sunken"),
-    selectionBackground: variable("--press"),
+/** Sends the size of the element when it changes, and again when the person turns to this page. */
+function fitting(fit: FitAddon, connection: TerminalConnection, place: HTMLElement): { again: () => void; end: () => void } {
+  let sent: Size | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const measure = (again: boolean) => {
+    const size = fit.proposeDimensions();
+    if (!size || !(size.cols > 1 && size.rows > 1)) return;
+    const now = { cols: Math.min(size.cols, MAX_SIZE.cols), rows: Math.min(size.rows, MAX_SIZE.rows) };
+    if (!again && now.cols === sent?.cols && now.rows === sent.rows) return;
+    sent = now;
+    connection.resize(now);
   };
-  for (const [number, name] of PALETTE.entries()) theme[name] = colorOf(place, (probe) => { probe.className = `t-fg-${String(number)}`; });
-  return theme;
+  const observer = new ResizeObserver(() => {
+    clearTimeout(timer);
+    timer = setTimeout(() => measure(false), RESIZE_MS);
+  });
+  observer.observe(place);
+  measure(true);
+  return {
+    again: () => measure(true),
+    end: () => {
+      clearTimeout(timer);
+      observer.disconnect();
+    },
+  };
 }
 
-/** The colour that a style has now, which depends on the theme. */
-function colorOf(place: HTMLElement, style: (probe: HTMLElement) => void): string {
-  const probe = document.createElement("span");
-  style(probe);
-  place.append(probe);
-  const { color } = getComputedStyle(probe);
-  probe.remove();
-  return color;
+/** The page's own choice, or the system's. */
+function watchTheme(changed: () => void): () => void {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  system.addEventListener("change", changed);
+  const unsubscribe = useTheme.subscribe(changed);
+  return () => {
+    system.removeEventListener("change", changed);
+    unsubscribe();
+  };
 }
 
-function styleOf(place: HTMLElement, name: string): string {
-  return getComputedStyle(place).getPropertyValue(name).trim();
+function isFocused(emulator: Terminal): boolean {
+  return document.hasFocus() && document.activeElement === emulator.textarea;
+}
+
+/** A person who types elsewhere meanwhile continues there. */
+function mayTakeFocus(place: HTMLElement): boolean {
+  const { activeElement } = document;
+  return activeElement === null || activeElement === document.body || place.closest(".panel")?.contains(activeElement) === true;
 }
