@@ -3,10 +3,6 @@
 //! A page cannot send its credentials with the request for a WebSocket. So it asks for a ticket, which admits one connection
 //! to one terminal, and soon.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
 use axum::extract::rejection::JsonRejection;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -14,94 +10,18 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use axum::{Extension, Json};
-use bash_tools::Workspace;
 use bash_tools::provider::{AttachedTerminal, Terminal, TerminalId, TerminalSize};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::body::must_be_json;
 use super::chat_ref::ChatWorkspace;
 use super::error::{Error, Result};
 use super::identify::SessionEnd;
-use super::places::{Place, Places};
+use super::places::Place;
 use super::terminal_socket::{self, Until};
-use super::until_ended::Ended;
+use super::viewers::MayShow;
 use super::{Api, guard};
-use crate::account::{Owner, Secret, SecretHash};
-use crate::people;
-
-/// Maximum number of terminals that pages show at once. Each has a connection.
-const MAX_VIEWERS: usize = 128;
-
-/// Maximum number of terminals that the pages of one user show at once.
-const MAX_VIEWERS_OF_USER: usize = 16;
-
-/// Lifetime of a ticket.
-const TICKET_LIFETIME: Duration = Duration::from_secs(30);
-
-/// Maximum number of unused tickets. The oldest makes room for a new one.
-const MAX_TICKETS: usize = 256;
-
-/// The viewers of terminals, and the tickets for more of them. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Viewers {
-    tickets: Arc<Mutex<HashMap<SecretHash, Ticket>>>,
-    places: Places,
-    /// The connections, which are served outside of their requests.
-    shown: TaskTracker,
-    /// Cancelled when the app stops.
-    stop: CancellationToken,
-}
-
-/// A permission to show one terminal.
-struct Ticket {
-    workspace: Workspace,
-    terminal: TerminalId,
-    owner: Owner,
-    /// Ready when the session has ended that asked for it.
-    session_ended: Ended,
-    expires: Instant,
-}
-
-impl Default for Viewers {
-    fn default() -> Self {
-        let places = Places::new(MAX_VIEWERS, MAX_VIEWERS_OF_USER);
-        Self { tickets: Arc::default(), places, shown: TaskTracker::new(), stop: CancellationToken::new() }
-    }
-}
-
-impl Viewers {
-    /// Ends all connections, and waits until each page knows why.
-    pub(super) async fn end(&self) {
-        self.stop.cancel();
-        self.shown.close();
-        self.shown.wait().await;
-    }
-
-    fn keep(&self, secret: &Secret, ticket: Ticket) {
-        let mut tickets = self.tickets();
-        let now = Instant::now();
-        tickets.retain(|_, ticket| now < ticket.expires);
-        if tickets.len() >= MAX_TICKETS {
-            let oldest = tickets.iter().min_by_key(|(_, ticket)| ticket.expires).map(|(hash, _)| *hash);
-            oldest.map(|oldest| tickets.remove(&oldest));
-        }
-        tickets.insert(secret.hash(), ticket);
-    }
-
-    /// Uses up a ticket.
-    fn take(&self, secret: &str) -> Option<Ticket> {
-        let ticket = self.tickets().remove(&SecretHash::of(secret))?;
-        (Instant::now() < ticket.expires).then_some(ticket)
-    }
-
-    fn tickets(&self) -> MutexGuard<'_, HashMap<SecretHash, Ticket>> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The size of a page's terminal.
 #[derive(Debug, Deserialize)]
@@ -172,15 +92,8 @@ pub(super) async fn ticket(
     if !workspace.terminals().await?.iter().any(|kept| kept.terminal_id == terminal) {
         return Err(Error::NotFound { what: "terminal" });
     }
-    let secret = Secret::generate().map_err(people::Error::from)?;
-    let ticket = Ticket {
-        workspace,
-        terminal,
-        owner: chat_ref.chats.owner().clone(),
-        session_ended,
-        expires: Instant::now() + TICKET_LIFETIME,
-    };
-    api.viewers.keep(&secret, ticket);
+    let owner = chat_ref.chats.owner().clone();
+    let secret = api.viewers.tickets.make(MayShow { workspace, terminal, owner, session_ended })?;
     Ok(Json(json!({ "ticket": secret.expose() })))
 }
 
@@ -199,11 +112,11 @@ pub(super) async fn attach(
     let bad =
         |error: WebSocketUpgradeRejection| Error::Invalid { field: "request", problem: error.body_text() };
     let upgrade = upgrade.map_err(bad)?;
-    let ticket = api.viewers.take(&secret).ok_or(Error::NotFound { what: "ticket" })?;
+    let viewer = api.viewers.tickets.take(&secret).ok_or(Error::NotFound { what: "ticket" })?;
     let shown = api.viewers.shown.token();
-    match connect(&api, &ticket).await {
+    match connect(&api, &viewer).await {
         Ok((attached, place)) => {
-            let until = Until { session_ended: ticket.session_ended, stop: api.viewers.stop.clone() };
+            let until = Until { session_ended: viewer.session_ended, stop: api.viewers.stop.clone() };
             Ok(terminal_socket::answer(upgrade, attached, until, (place, shown)))
         }
         // A page sees no response but that of a connection, so one says why it ends.
@@ -211,9 +124,9 @@ pub(super) async fn attach(
     }
 }
 
-async fn connect(api: &Api, ticket: &Ticket) -> Result<(AttachedTerminal, Place)> {
-    let place = api.viewers.places.take(ticket.owner.clone())?;
-    let attached = ticket.workspace.attach_terminal(&ticket.terminal).await?;
+async fn connect(api: &Api, viewer: &MayShow) -> Result<(AttachedTerminal, Place)> {
+    let place = api.viewers.places.take(viewer.owner.clone())?;
+    let attached = viewer.workspace.attach_terminal(&viewer.terminal).await?;
     Ok((attached.ok_or(Error::NotFound { what: "terminal" })?, place))
 }
 
