@@ -58,6 +58,8 @@ impl Plot {
         root.fill(&WHITE)?;
         let (across, up) =
             (range(points.iter().map(|point| point.at.0)), range(points.iter().map(|point| point.at.1)));
+        let mut measured: Vec<f64> = points.iter().map(|point| point.at.0).collect();
+        measured.dedup();
         // Lines that stay flat would look steep on an axis of their own size.
         let up = up.start / 2.0..up.end * 2.0;
         let mut chart = ChartBuilder::on(&root)
@@ -65,8 +67,10 @@ impl Plot {
             .margin(12)
             .x_label_area_size(44)
             .y_label_area_size(64)
-            .build_cartesian_2d(across.log_scale(), up.log_scale())?;
-        chart.configure_mesh().x_desc(self.across).y_desc(self.up).light_line_style(WHITE).draw()?;
+            .build_cartesian_2d(across.log_scale().with_key_points(measured), up.log_scale())?;
+        let (whole, mut mesh) = (|value: &f64| format!("{value:.0}"), chart.configure_mesh());
+        mesh.x_desc(self.across).y_desc(self.up).light_line_style(WHITE);
+        mesh.x_label_formatter(&whole).y_label_formatter(&whole).draw()?;
         for (line, color) in lines(points).into_iter().zip(COLORS.iter().cycle()) {
             let at: Vec<_> = points.iter().filter(|point| point.line == line).map(|point| point.at).collect();
             chart
@@ -75,7 +79,12 @@ impl Plot {
                 .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
             chart.draw_series(at.into_iter().map(|at| Circle::new(at, 4, color.filled())))?;
         }
-        chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw()?;
+        let mut legend = chart.configure_series_labels();
+        legend
+            .position(SeriesLabelPosition::LowerMiddle)
+            .background_style(WHITE)
+            .border_style(BLACK)
+            .draw()?;
         root.present()?;
         Ok(())
     }
