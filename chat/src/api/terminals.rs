@@ -18,7 +18,6 @@ use super::body::must_be_json;
 use super::chat_ref::ChatWorkspace;
 use super::error::{Error, Result};
 use super::identify::SessionEnd;
-use super::places::Place;
 use super::terminal_socket::{self, Until};
 use super::viewers::MayShow;
 use super::{Api, guard};
@@ -93,7 +92,7 @@ pub(super) async fn ticket(
         return Err(Error::NotFound { what: "terminal" });
     }
     let owner = chat_ref.chats.owner().clone();
-    let secret = api.viewers.tickets.make(MayShow { workspace, terminal, owner, session_ended })?;
+    let secret = api.viewers.admit(owner, workspace, terminal, session_ended)?;
     Ok(Json(json!({ "ticket": secret.expose() })))
 }
 
@@ -112,22 +111,21 @@ pub(super) async fn attach(
     let bad =
         |error: WebSocketUpgradeRejection| Error::Invalid { field: "request", problem: error.body_text() };
     let upgrade = upgrade.map_err(bad)?;
-    let viewer = api.viewers.tickets.take(&secret).ok_or(Error::NotFound { what: "ticket" })?;
+    let viewer = api.viewers.take(&secret).ok_or(Error::NotFound { what: "ticket" })?;
     let shown = api.viewers.shown.token();
-    match connect(&api, &viewer).await {
-        Ok((attached, place)) => {
+    match connect(&viewer).await {
+        Ok(attached) => {
             let until = Until { session_ended: viewer.session_ended, stop: api.viewers.stop.clone() };
-            Ok(terminal_socket::answer(upgrade, attached, until, (place, shown)))
+            Ok(terminal_socket::answer(upgrade, attached, until, (viewer.place, shown)))
         }
         // A page sees no response but that of a connection, so one says why it ends.
         Err(error) => Ok(terminal_socket::refuse(upgrade, error.to_string(), shown)),
     }
 }
 
-async fn connect(api: &Api, viewer: &MayShow) -> Result<(AttachedTerminal, Place)> {
-    let place = api.viewers.places.take(viewer.owner.clone())?;
+async fn connect(viewer: &MayShow) -> Result<AttachedTerminal> {
     let attached = viewer.workspace.attach_terminal(&viewer.terminal).await?;
-    Ok((attached.ok_or(Error::NotFound { what: "terminal" })?, place))
+    attached.ok_or(Error::NotFound { what: "terminal" })
 }
 
 impl AtTerminal {

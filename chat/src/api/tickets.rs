@@ -13,10 +13,7 @@ use crate::people;
 /// Lifetime of a ticket.
 const LIFETIME: Duration = Duration::from_secs(30);
 
-/// Maximum number of unused tickets. The oldest makes room for a new one.
-const MAX_TICKETS: usize = 256;
-
-/// The unused tickets for permissions. Cheap to clone.
+/// The unused tickets for permissions, which bound their number. Cheap to clone.
 pub(super) struct Tickets<T> {
     unused: Arc<Mutex<HashMap<SecretHash, Ticket<T>>>>,
 }
@@ -30,15 +27,15 @@ impl<T> Tickets<T> {
     /// Makes a ticket for a permission.
     pub(super) fn make(&self, permission: T) -> Result<Secret> {
         let secret = Secret::generate().map_err(people::Error::from)?;
-        let now = Instant::now();
-        let mut unused = self.unused();
-        unused.retain(|_, ticket| now < ticket.expires);
-        if unused.len() >= MAX_TICKETS {
-            let oldest = unused.iter().min_by_key(|(_, ticket)| ticket.expires).map(|(hash, _)| *hash);
-            oldest.map(|oldest| unused.remove(&oldest));
-        }
-        unused.insert(secret.hash(), Ticket { permission, expires: now + LIFETIME });
+        let ticket = Ticket { permission, expires: Instant::now() + LIFETIME };
+        self.unused().insert(secret.hash(), ticket);
         Ok(secret)
+    }
+
+    /// Drops the permissions of expired tickets.
+    pub(super) fn forget_expired(&self) {
+        let now = Instant::now();
+        self.unused().retain(|_, ticket| now < ticket.expires);
     }
 
     /// Uses up a ticket. Returns its permission.
@@ -82,18 +79,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_ticket_makes_room() {
+    async fn expired_tickets_are_forgotten() {
         let tickets = Tickets::default();
-        let mut made = Vec::new();
-        for permission in 0..=MAX_TICKETS {
-            made.push(tickets.make(permission).unwrap());
-            advance(Duration::from_millis(1)).await;
-        }
-        assert_eq!(tickets.unused().len(), MAX_TICKETS);
-        assert_eq!(tickets.take(made[0].expose()), None);
-        assert_eq!(tickets.take(made[1].expose()), Some(1));
-        advance(LIFETIME).await;
-        tickets.make(0).unwrap();
-        assert_eq!(tickets.unused().len(), 1, "expired ones are removed");
+        tickets.make(1).unwrap();
+        advance(LIFETIME / 2).await;
+        let second = tickets.make(2).unwrap();
+        advance(LIFETIME / 2).await;
+        tickets.forget_expired();
+        assert_eq!(tickets.unused().len(), 1);
+        assert_eq!(tickets.take(second.expose()), Some(2));
     }
 }

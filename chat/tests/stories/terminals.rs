@@ -255,9 +255,17 @@ async fn a_connection_ends_with_its_session_or_the_app() {
     let ann = Person::new(&app, "ann", Role::Admin).await;
     let bob = Person::new(&app, "bob", Role::User).await;
     ann.says(&app, "1", "/bash true").await;
-    let request = app.request(Method::POST, TERMINALS).json(&json!({ "cols": 80, "rows": 24 }));
-    let terminal = answer(ann.sends(request)).await.1["id"].as_str().unwrap().to_owned();
+    let open = || app.request(Method::POST, TERMINALS).json(&json!({ "cols": 80, "rows": 24 }));
+    let terminal = answer(ann.sends(open())).await.1["id"].as_str().unwrap().to_owned();
     assert_eq!(answer(bob.sends(asks_for_ticket(&app, &terminal))).await.0, 404, "he has no such chat");
+    // His unused tickets take his own places only.
+    bob.says(&app, "1", "/bash true").await;
+    let his = answer(bob.sends(open())).await.1["id"].as_str().unwrap().to_owned();
+    let mut statuses = Vec::new();
+    for _ in 0..17 {
+        statuses.push(answer(bob.sends(asks_for_ticket(&app, &his))).await.0.as_u16());
+    }
+    assert_eq!(statuses, [vec![200; 16], vec![429]].concat());
     let other = ann.again(&app).await;
     let mut viewers = Vec::new();
     for person in [&ann, &other] {

@@ -41,6 +41,8 @@ export class TerminalConnection {
   #attempts = 0;
   #over = false;
   #unshownBytes = 0;
+  /** Whether it has disconnected until the screen has shown everything. */
+  #isBehind = false;
   #size: Size | null = null;
   /** Why there is no connection, if the server has said it. */
   #reason: string | null = null;
@@ -120,9 +122,12 @@ export class TerminalConnection {
     this.#unshownBytes += bytes.length;
     this.screen.write(bytes, () => {
       this.#unshownBytes -= bytes.length;
-      if (this.#unshownBytes === 0 && this.#socket === null && this.#timer === null && !this.#over) void this.#connect();
+      if (this.#unshownBytes > 0 || !this.#isBehind || this.#over) return;
+      this.#isBehind = false;
+      void this.#connect();
     });
     if (this.#unshownBytes <= MAX_UNSHOWN_BYTES) return;
+    this.#isBehind = true;
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
